@@ -98,12 +98,13 @@ impl RevokingAuthority {
         self.path("ca.pem")
     }
 
-    /// Describes a server on 127.0.0.1 whose certificate names this responder.
+    /// Issues a certificate for 127.0.0.1 that names this responder; returns the path of the file
+    /// with it and its key.
     ///
     /// # Errors
     ///
     /// Fails as openssl does.
-    pub fn server(&self, kind: Kind, responder: SocketAddr) -> io::Result<Config> {
+    pub fn issue_server(&self, kind: Kind, responder: SocketAddr) -> io::Result<String> {
         let feature = if kind.must_staple { "tlsfeature=status_request\n" } else { "" };
         let extensions = format!(
             "subjectAltName=IP:127.0.0.1\n\
@@ -111,7 +112,16 @@ impl RevokingAuthority {
         );
         let serial = if kind.is_revoked { "1001" } else { "1002" };
         self.issue("server", serial, &extensions)?;
-        let tls = Some(Tls::new(self.path("server.pem"), self.file()));
+        Ok(self.path("server.pem"))
+    }
+
+    /// Describes a server with such a certificate.
+    ///
+    /// # Errors
+    ///
+    /// Fails as openssl does.
+    pub fn server(&self, kind: Kind, responder: SocketAddr) -> io::Result<Config> {
+        let tls = Some(Tls::new(self.issue_server(kind, responder)?, self.file()));
         let arguments = match kind.is_silent {
             true => vec!["--setParameter".to_owned(), "ocspEnabled=false".to_owned()],
             false => Vec::new(),

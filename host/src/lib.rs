@@ -110,7 +110,7 @@ pub use machines::steps::{PoolStep, TopologyStep};
 pub use machines::tasks::{Link, PendingConnection, Progress, Rescan};
 #[cfg(feature = "ocsp")]
 #[doc(hidden)]
-pub use net::revocation::vouch;
+pub use net::revocation::{Inquiry, vouch};
 #[cfg(feature = "ocsp")]
 #[doc(hidden)]
 pub use system::Statuses;

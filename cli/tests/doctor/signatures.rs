@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bson::doc;
 use sdam_conformance::mongod::{Config, Connection, Options, ReplicaSet, Tls};
+use sdam_conformance::responder::{Keys, Kind, Responder, RevokingAuthority, Signer};
 
 use crate::fakes;
 use crate::network::{BLACK_HOLE, HERE, Machine, NameServer, Sight, lead_in};
@@ -172,7 +173,8 @@ pub(crate) const ALL: &[Signature] = &[
     signature(
         22,
         "a_responder_that_is_silent",
-        "a certificate that names a responder of OCSP in a black hole",
+        "a certificate that names a responder of OCSP in a black hole; one that was revoked, as a \
+         real responder says",
         a_responder_that_is_silent,
     )
     .in_a_network(),
@@ -619,7 +621,30 @@ fn a_responder_that_is_silent(fixture: &Fixture) -> Result<Row, Failure> {
     let report = doctor(&[&uri])?;
     let said = report.first("revocationSlow")?;
     copied(&said, "tlsDisableOCSPEndpointCheck=true")?;
-    Ok(Row::of(&report, said).naming(&server.address(), "a.example:27017"))
+    let silent = Row::of(&report, said).naming(&server.address(), "a.example:27017");
+    Ok(silent.with(a_certificate_that_was_revoked(fixture)?))
+}
+
+/// One that was not is reported beside it.
+fn a_certificate_that_was_revoked(fixture: &Fixture) -> Result<Row, Failure> {
+    let authority = RevokingAuthority::new(Keys::Ecdsa)?;
+    let responder = Responder::start(&authority, Signer::Delegate)?;
+    let look = |is_revoked| -> Result<_, Failure> {
+        let kind = Kind { is_revoked, is_silent: true, ..Kind::default() };
+        let server = fixture.server(authority.server(kind, responder.address())?)?;
+        let trusted = authority.file().replace('/', "%2F");
+        let uri = format!("mongodb://{}/?tls=true&tlsCAFile={trusted}", server.address());
+        Ok((server.address(), doctor(&[&uri])?))
+    };
+    let (_, valid) = look(false)?;
+    let status = &valid.json["evidence"]["servers"][0]["certificate"]["responder"]["status"];
+    if status != "good" {
+        return Err(format!("the responder is said to say {status}").into());
+    }
+    let (address, report) = look(true)?;
+    let said = report.first("certificatesRefused")?;
+    says(&said, &["revoked at 2025-01-01", "keyCompromise", "a key of its own"])?;
+    Ok(Row::of(&report, said).naming(&address, "a.example:27017"))
 }
 
 /// The number of further connections after which a monitor's was cut often enough for a verdict:

@@ -3,17 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use der::asn1::{AnyRef, BitStringRef, ObjectIdentifier, OctetString};
-use der::{Decode, Encode, Reader, SliceReader};
+use der::asn1::{AnyRef, ObjectIdentifier, OctetString};
+use der::{Decode, Encode};
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, TrustAnchor};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
-use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::certificate::CertificateInner;
 use x509_cert::ext::pkix::AuthorityInfoAccessSyntax;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 
+use super::raw::{Raw, key_of};
+use super::responder::is_address;
 use super::structures::{CertId, OcspRequest, Request, TbsRequest};
 
 /// `id-ad-ocsp` (RFC 5280, section 4.2.2.1).
@@ -32,6 +35,18 @@ const MAX_RESPONDERS: usize = 4;
 /// cached and asked for.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CertificateId(Arc<[u8]>);
+
+impl CertificateId {
+    /// Returns which of so many parts of a register it is in, by the end of the serial number.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no part.
+    pub fn part(&self, parts: usize) -> usize {
+        let end = self.0.iter().rev().take(2).fold(0, |end, byte| end << 8 | usize::from(*byte));
+        end % parts
+    }
+}
 
 impl fmt::Debug for CertificateId {
     /// Writes the end, which has the serial number.
@@ -54,12 +69,9 @@ pub(super) struct Issuer {
 
 impl Issuer {
     /// Returns the subject of a certificate as an issuer.
-    pub(super) fn of(certificate: &CertificateInner<Raw>) -> Option<Self> {
-        let tbs = certificate.tbs_certificate();
-        Some(Self {
-            name: contents(&tbs.subject().to_der().ok()?)?,
-            key_info: contents(&tbs.subject_public_key_info().to_der().ok()?)?,
-        })
+    pub(super) fn of(certificate: &[u8]) -> Option<Self> {
+        let Raw { subject, key_info, .. } = Raw::of(certificate)?;
+        Some(Self { name: subject.to_vec(), key_info: key_info.to_vec() })
     }
 
     /// Returns the bits of the key.
@@ -67,22 +79,19 @@ impl Issuer {
         key_of(&self.key_info).map(|(_, key)| key)
     }
 
-    /// Returns whether its key has signed `message`; `algorithm` is whole, as in certificates.
+    /// Returns whether its key has signed `message`; `algorithm` is what is in it.
     pub(super) fn has_signed(
         &self,
         message: &[u8],
-        algorithm: &AlgorithmIdentifierOwned,
+        algorithm: &[u8],
         signature: &[u8],
         algorithms: &WebPkiSupportedAlgorithms,
     ) -> bool {
         let Some((kind, key)) = key_of(&self.key_info) else { return false };
-        let Some(algorithm) = algorithm.to_der().ok().and_then(|it| contents(&it)) else {
-            return false;
-        };
-        let of_both = algorithms.all.iter().filter(|it| {
+        let mut of_both = algorithms.all.iter().filter(|it| {
             it.signature_alg_id().as_ref() == algorithm && it.public_key_alg_id().as_ref() == kind
         });
-        of_both.into_iter().any(|it| it.verify_signature(key, message, signature).is_ok())
+        of_both.any(|it| it.verify_signature(key, message, signature).is_ok())
     }
 
     /// Returns it as an authority, which others that it has issued are judged by.
@@ -97,18 +106,20 @@ impl Issuer {
 
 /// The contents of a server's certificate that are about revocation.
 #[derive(Clone, Debug)]
-pub(crate) struct Leaf {
-    /// The address of each responder that it names, in its order.
+pub(crate) struct Leaf<'a> {
+    raw: Raw<'a>,
+    /// The address of each responder that can be asked, in the certificate's order.
     responders: Vec<String>,
     /// True if the server is to staple (RFC 7633).
     pub(crate) must_staple: bool,
-    certificate: CertificateInner<Raw>,
 }
 
-impl Leaf {
+impl<'a> Leaf<'a> {
     /// Reads a certificate; `None` if it is none.
-    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
-        let certificate = CertificateInner::<Raw>::from_der(certificate).ok()?;
+    pub(crate) fn of(certificate: &'a [u8]) -> Option<Self> {
+        let raw = Raw::of(certificate)?;
+        let certificate = CertificateInner::<x509_cert::certificate::Raw>::from_der(certificate);
+        let certificate = certificate.ok()?;
         let extensions = certificate.tbs_certificate().extensions();
         let must_staple = extensions.into_iter().flatten().any(|it| {
             it.extn_id == TLS_FEATURE
@@ -122,8 +133,8 @@ impl Leaf {
             GeneralName::UniformResourceIdentifier(address) => Some(address.as_str().to_owned()),
             _ => None,
         });
-        let responders = responders.take(MAX_RESPONDERS).collect();
-        Some(Self { responders, must_staple, certificate })
+        let responders = responders.filter(|it| is_address(it)).take(MAX_RESPONDERS).collect();
+        Some(Self { raw, responders, must_staple })
     }
 
     /// Returns whether a responder is named.
@@ -132,33 +143,37 @@ impl Leaf {
     }
 
     /// Finds out who has issued it: one of the certificates that were sent with it, or an authority
-    /// that is trusted.
+    /// that is trusted. Signatures are checked of those alone of which the answer is `wanted`.
     pub(crate) fn issued_by(
-        self,
+        &self,
         intermediates: &[CertificateDer<'_>],
         anchors: &[TrustAnchor<'_>],
         algorithms: &WebPkiSupportedAlgorithms,
+        wanted: impl Fn(&Subject) -> bool,
     ) -> Option<Subject> {
-        let tbs = self.certificate.tbs_certificate();
-        let issuer_name = contents(&tbs.issuer().to_der().ok()?)?;
-        let message = tbs.to_der().ok()?;
-        let signature = self.certificate.signature().as_bytes()?;
-        let trusted = anchors.iter().map(|it| Issuer {
-            name: it.subject.to_vec(),
-            key_info: it.subject_public_key_info.to_vec(),
+        let trusted = anchors.iter().map(|it| {
+            (it.subject.as_ref(), || Issuer {
+                name: it.subject.to_vec(),
+                key_info: it.subject_public_key_info.to_vec(),
+            })
         });
-        let sent = intermediates.iter().filter_map(|it| {
-            let certificate = CertificateInner::<Raw>::from_der(it).ok()?;
-            Issuer::of(&certificate)
-        });
-        let mut candidates = trusted.chain(sent).filter(|it| it.name == issuer_name);
-        let algorithm = self.certificate.signature_algorithm();
-        let issuer =
-            candidates.find(|it| it.has_signed(&message, algorithm, signature, algorithms))?;
-        let serial = tbs.serial_number().clone();
+        let trusted = trusted.filter(|(name, _)| *name == self.raw.issuer).map(|(_, make)| make());
+        let sent = intermediates.iter().filter_map(|it| Issuer::of(it));
+        let sent = sent.filter(|it| it.name == self.raw.issuer);
+        let mut subjects = trusted.chain(sent).filter_map(|issuer| self.with(issuer, algorithms));
+        subjects.find(|it| wanted(it) && self.is_signed_by(&it.issuer, algorithms))
+    }
+
+    fn is_signed_by(&self, issuer: &Issuer, algorithms: &WebPkiSupportedAlgorithms) -> bool {
+        let Raw { signed, algorithm, signature, .. } = self.raw;
+        issuer.has_signed(signed, algorithm, signature, algorithms)
+    }
+
+    fn with(&self, issuer: Issuer, algorithms: &WebPkiSupportedAlgorithms) -> Option<Subject> {
+        let serial = SerialNumber::new(self.raw.serial).ok()?;
         let id = cert_id::<Sha1>(SHA_1, &issuer, serial)?;
         let algorithms = *algorithms;
-        Some(Subject { id, issuer, responders: self.responders, algorithms })
+        Some(Subject { id, issuer, responders: self.responders.clone(), algorithms })
     }
 }
 
@@ -218,7 +233,7 @@ impl Subject {
 fn cert_id<D: Digest>(
     hash: ObjectIdentifier,
     issuer: &Issuer,
-    serial_number: x509_cert::serial_number::SerialNumber<Raw>,
+    serial_number: SerialNumber<x509_cert::certificate::Raw>,
 ) -> Option<CertId> {
     let name = AnyRef::new(der::Tag::Sequence, &issuer.name).ok()?.to_der().ok()?;
     let parameters = Some(der::asn1::Any::null());
@@ -228,17 +243,4 @@ fn cert_id<D: Digest>(
         issuer_key_hash: OctetString::new(D::digest(issuer.key()?).to_vec()).ok()?,
         serial_number,
     })
-}
-
-/// Returns the contents of one element.
-fn contents(element: &[u8]) -> Option<Vec<u8>> {
-    AnyRef::from_der(element).ok().map(|it| it.value().to_vec())
-}
-
-/// Returns the contents of the algorithm and the bits of the key, of the contents of both.
-fn key_of(key_info: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut reader = SliceReader::new(key_info).ok()?;
-    let algorithm = AnyRef::decode(&mut reader).ok()?;
-    let key = BitStringRef::decode(&mut reader).ok()?;
-    reader.is_finished().then_some((algorithm.value(), key.as_bytes()?))
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use der::asn1::{AnyRef, BitStringRef, GeneralizedTime, Ia5String, Null, OctetStringRef};
+use der::asn1::{
+    AnyRef, BitStringRef, GeneralizedTime, Ia5String, Null, ObjectIdentifier, OctetStringRef,
+};
 use der::{Decode, Encode};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use webpki::anchor_from_trusted_cert;
@@ -10,13 +12,15 @@ use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{AccessDescription, AuthorityInfoAccessSyntax};
 use x509_cert::spki::AlgorithmIdentifierOwned;
 
-use super::certificate::OCSP;
+use super::certificate::{Issuer, OCSP};
 use super::response::BASIC;
 use super::structures::{
     BasicOcspResponse, CertStatus, OcspResponse, Reason, ResponderId, ResponseBytes, ResponseData,
     ResponseStatus, RevokedInfo, SingleResponse,
 };
 use super::{Leaf, Status, Subject};
+
+const ECDSA_WITH_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
 
 /// Returns a certificate as one to be asked about; `None` if this authority has not issued it.
 pub fn subject(
@@ -25,7 +29,7 @@ pub fn subject(
 ) -> Option<Subject> {
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
     let anchor = anchor_from_trusted_cert(authority).ok()?;
-    Leaf::of(certificate)?.issued_by(&[], &[anchor], &algorithms)
+    Leaf::of(certificate)?.issued_by(&[], &[anchor], &algorithms, |_| true)
 }
 
 /// Returns the contents of the extension authorityInfoAccess of a certificate that names these
@@ -72,10 +76,7 @@ impl Answer<'_> {
         };
         let signer = match self.delegate {
             None => self.subject.issuer.clone(),
-            Some(delegate) => {
-                let delegate = x509_cert::certificate::CertificateInner::from_der(delegate);
-                super::certificate::Issuer::of(&delegate.expect("a certificate")).expect("a name")
-            }
+            Some(delegate) => Issuer::of(delegate).expect("a certificate"),
         };
         let name = AnyRef::new(der::Tag::Sequence, &signer.name).expect("a name");
         let data = ResponseData {
@@ -100,13 +101,12 @@ impl Answer<'_> {
         };
         let signed = data.to_der().expect("a response");
         let signature = sign(&signed);
+        let algorithm = AlgorithmIdentifierOwned { oid: ECDSA_WITH_SHA256, parameters: None };
+        let algorithm = algorithm.to_der().expect("DER");
         let certificates = self.delegate.map(|it| vec![AnyRef::from_der(it).expect("DER")]);
         let basic = BasicOcspResponse {
             tbs_response_data: AnyRef::from_der(&signed).expect("DER"),
-            signature_algorithm: AlgorithmIdentifierOwned {
-                oid: der::asn1::ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2"),
-                parameters: None,
-            },
+            signature_algorithm: AnyRef::from_der(&algorithm).expect("DER"),
             signature: BitStringRef::from_bytes(&signature).expect("a signature"),
             certs: certificates,
         };

@@ -8,6 +8,7 @@
 mod certificate;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
+mod raw;
 mod register;
 mod responder;
 mod response;
@@ -47,7 +48,7 @@ pub trait StatusCache: fmt::Debug + Send + Sync {
     /// Returns the status of a certificate, if it is known: [`Register::status`].
     fn status(&self, id: &CertificateId, now: UnixTime) -> Option<Status>;
 
-    /// Keeps what a response says: [`Register::learn`].
+    /// Keeps what a staple says: [`Register::learn`].
     fn learn(&self, id: &CertificateId, verdict: Verdict, now: UnixTime);
 }
 

@@ -8,6 +8,9 @@ use crate::http::{Endpoint, HttpRequest, HttpResponse, Method};
 /// The maximum length of a response of OCSP, in bytes: certificates of delegates are in it.
 pub const MAX_RESPONSE_LEN: usize = 64 * 1024;
 
+/// The maximum length of the address of a responder, in bytes.
+const MAX_ADDRESS_LEN: usize = 500;
+
 /// The reason why a responder cannot be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the address of the responder is not http://HOST[:PORT][/PATH]")]
@@ -49,6 +52,11 @@ impl Subject {
             status => Err(UselessAnswer::Status(status)),
         }
     }
+}
+
+/// Returns whether a responder can be asked at this address.
+pub(super) fn is_address(address: &str) -> bool {
+    address.len() <= MAX_ADDRESS_LEN && parse(address).is_some()
 }
 
 /// Takes an address apart, which anybody who issues certificates may have written.

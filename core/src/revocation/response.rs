@@ -8,7 +8,6 @@ use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use sha1::{Digest, Sha1};
 use webpki::{EndEntityCert, KeyUsage};
-use x509_cert::certificate::{CertificateInner, Raw};
 
 use super::Status;
 use super::certificate::{Issuer, Subject};
@@ -29,6 +28,10 @@ const MAX_CERTIFICATES: usize = 8;
 /// The time for which a response counts that does not say when there will be a newer one: it spares
 /// the connections that are opened together from asking one by one.
 const WITHOUT_NEXT_UPDATE: Duration = Duration::from_secs(10);
+
+/// The greatest age of such a response, in seconds. "Newer revocation information is available all
+/// the time" (RFC 6960, section 4.2.2.1), so that an older one is one that was kept.
+const MAX_AGE: u64 = 300;
 
 /// A valid response about a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +64,9 @@ pub enum InvalidResponse {
     /// The one who has signed it may not answer for the issuer.
     #[error("its signer is no delegate of the issuer: {0}")]
     Delegate(String),
+    /// It is about a certificate whose issuer is not among those that were sent or are trusted.
+    #[error("who has issued the certificate is not to be found out")]
+    Issuer,
     /// It is about a time to come.
     #[error("it is valid only after {0}")]
     Early(String),
@@ -108,7 +114,7 @@ impl Subject {
         now: UnixTime,
     ) -> Result<(), InvalidResponse> {
         let signature = basic.signature.as_bytes().ok_or(InvalidResponse::Malformed)?;
-        let algorithm = &basic.signature_algorithm;
+        let algorithm = basic.signature_algorithm.value();
         let has_signed = |it: &Issuer| {
             is_named(&data.responder_id, it)
                 && it.has_signed(signed, algorithm, signature, &self.algorithms)
@@ -118,8 +124,7 @@ impl Subject {
         }
         for sent in basic.certs.iter().flatten().take(MAX_CERTIFICATES) {
             let Ok(der) = sent.to_der() else { continue };
-            let Ok(certificate) = CertificateInner::<Raw>::from_der(&der) else { continue };
-            if Issuer::of(&certificate).is_some_and(|it| has_signed(&it)) {
+            if Issuer::of(&der).is_some_and(|it| has_signed(&it)) {
                 return check_delegate(&der, &self.issuer, now, &self.algorithms);
             }
         }
@@ -169,6 +174,9 @@ fn verdict(single: &SingleResponse<'_>, now: UnixTime) -> Result<Verdict, Invali
         return Err(InvalidResponse::Early(single.this_update.to_date_time().to_string()));
     }
     let until = match single.next_update {
+        None if now.as_secs() - since.as_secs() > MAX_AGE => {
+            return Err(InvalidResponse::Late(single.this_update.to_date_time().to_string()));
+        }
         None => UnixTime::since_unix_epoch(
             Duration::from_secs(now.as_secs()).saturating_add(WITHOUT_NEXT_UPDATE),
         ),

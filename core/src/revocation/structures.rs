@@ -69,7 +69,7 @@ pub(super) struct ResponseBytes<'a> {
 #[derive(Clone, Debug, Sequence)]
 pub(super) struct BasicOcspResponse<'a> {
     pub(super) tbs_response_data: AnyRef<'a>,
-    pub(super) signature_algorithm: AlgorithmIdentifierOwned,
+    pub(super) signature_algorithm: AnyRef<'a>,
     pub(super) signature: BitStringRef<'a>,
     #[asn1(context_specific = "0", optional = "true", tag_mode = "EXPLICIT")]
     pub(super) certs: Option<Vec<AnyRef<'a>>>,

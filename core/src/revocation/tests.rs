@@ -11,7 +11,8 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::harness::{Answer, access, subject};
 use super::{
-    InvalidResponse, Leaf, Outcome, Register, Status, Subject, Turn, UselessAnswer, Verdict,
+    CertificateId, InvalidResponse, Leaf, Outcome, Register, Status, Subject, Turn, UselessAnswer,
+    Verdict,
 };
 use crate::http::HttpResponse;
 
@@ -98,7 +99,7 @@ fn a_certificate_says_whom_to_ask_and_whether_it_demands_a_staple() {
     let subject = subject(&full, &authority.certificate).unwrap();
     assert_eq!(subject.responders(), ["http://127.0.0.1:1/ocsp"]);
     assert!(super::harness::subject(&full, &Authority::new("a").certificate).is_none());
-    assert!(Leaf::of(&CertificateDer::from(vec![0x30, 0])).is_none());
+    assert!(Leaf::of(&[0x30, 0]).is_none());
 }
 
 /// RFC 6960, section 3.2, 1. and 2.: the certificate is the one that was asked about, and the
@@ -168,8 +169,11 @@ fn a_response_is_valid_from_this_update_up_to_and_excluding_next_update() {
     assert_eq!(at_time(NOW + DAY - 1), Ok(()));
     assert!(matches!(at_time(NOW + DAY), Err(InvalidResponse::Late(_))));
     let endless = Answer { next_update: None, ..answer(&subject, Status::Good) };
-    let verdict = subject.judge(&signed(&endless, authority.key()), at(NOW)).unwrap();
-    assert_eq!(verdict.until, at(NOW + 10), "for the connections that are opened together");
+    let endless = signed(&endless, authority.key());
+    let at_time = |seconds| subject.judge(&endless, at(seconds)).map(|verdict| verdict.until);
+    let began = NOW - DAY;
+    assert_eq!(at_time(began + 300), Ok(at(began + 310)), "for those that are opened together");
+    assert!(matches!(at_time(began + 301), Err(InvalidResponse::Late(_))), "it was kept");
 }
 
 #[test]
@@ -203,7 +207,7 @@ proptest! {
     fn no_bytes_make_a_response_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         thread_local!(static SUBJECT: Subject = Authority::new("a").server());
         assert!(SUBJECT.with(|subject| subject.judge(&bytes, at(NOW))).is_err());
-        assert!(Leaf::of(&CertificateDer::from(bytes)).is_none());
+        assert!(Leaf::of(&bytes).is_none());
     }
 }
 
@@ -211,17 +215,43 @@ fn verdict(status: Status, until: u64) -> Verdict {
     Verdict { status, until: at(until) }
 }
 
+/// Begins an inquiry, for which another connection waits.
+fn asking(register: &mut Register, id: &CertificateId, now: u64) -> u64 {
+    let Turn::Ask(inquiry) = register.turn(id, at(now), None) else { panic!("none asks") };
+    assert_eq!(register.turn(id, at(now), None), Turn::Wait(inquiry));
+    inquiry
+}
+
+fn is_asked(register: &mut Register, id: &CertificateId, now: u64, waited: Option<u64>) -> bool {
+    matches!(register.turn(id, at(now), waited), Turn::Ask(_))
+}
+
 #[test]
 fn one_at_a_time_asks_about_a_certificate_and_the_others_learn_what_came_of_it() {
     let id = Authority::new("a").server().id();
     let mut register = Register::default();
-    assert_eq!(register.turn(&id, at(NOW), None), Turn::Ask);
-    let Turn::Wait(inquiry) = register.turn(&id, at(NOW), None) else { panic!("both ask") };
-    register.end(&id, Outcome::GivenUp, at(NOW));
-    assert_eq!(register.turn(&id, at(NOW), Some(inquiry)), Turn::Ask, "in its place");
-    register.end(&id, Outcome::Answered(verdict(Status::Good, NOW + 5)), at(NOW));
+    let first = asking(&mut register, &id, NOW);
+    assert!(register.give_up(&id, first));
+    let second = asking(&mut register, &id, NOW);
+    assert_ne!(first, second, "in its place");
+    register.end(&id, second, Outcome::Answered(verdict(Status::Good, NOW + 5)), at(NOW));
     assert_eq!(register.turn(&id, at(NOW + 4), None), Turn::Known(Status::Good));
-    assert_eq!(register.turn(&id, at(NOW + 5), None), Turn::Ask, "excluding nextUpdate");
+    assert!(is_asked(&mut register, &id, NOW + 5, None), "excluding nextUpdate");
+}
+
+/// A client that is not driven any more holds no other one up for long.
+#[test]
+fn an_inquiry_of_which_nothing_is_heard_is_given_up() {
+    let id = Authority::new("a").server().id();
+    let mut register = Register::default();
+    let stuck = asking(&mut register, &id, NOW);
+    assert_eq!(register.turn(&id, at(NOW + 7), None), Turn::Wait(stuck));
+    let next = asking(&mut register, &id, NOW + 8);
+    assert!(!register.give_up(&id, stuck));
+    register.end(&id, stuck, Outcome::Unanswered, at(NOW + 9));
+    assert_eq!(register.turn(&id, at(NOW + 9), None), Turn::Wait(next), "that is its own end");
+    register.end(&id, stuck, Outcome::Answered(verdict(revoked(), NOW + 90)), at(NOW + 9));
+    assert_eq!(register.turn(&id, at(NOW + 9), None), Turn::Known(revoked()), "late, and true");
 }
 
 /// A responder that is down holds up one connection a minute.
@@ -229,33 +259,36 @@ fn one_at_a_time_asks_about_a_certificate_and_the_others_learn_what_came_of_it()
 fn after_an_inquiry_without_an_answer_the_next_is_a_minute_later() {
     let id = Authority::new("a").server().id();
     let mut register = Register::default();
-    assert_eq!(register.turn(&id, at(NOW), None), Turn::Ask);
-    register.end(&id, Outcome::Unanswered, at(NOW));
+    let inquiry = asking(&mut register, &id, NOW);
+    register.end(&id, inquiry, Outcome::Unanswered, at(NOW));
     assert_eq!(register.turn(&id, at(NOW + 59), None), Turn::Unanswered);
-    assert_eq!(register.turn(&id, at(NOW + 60), None), Turn::Ask);
-    register.end(&id, Outcome::Unanswered, at(NOW + 60));
-    assert_eq!(register.turn(&id, at(NOW), None), Turn::Ask, "the clock was set back");
+    let inquiry = asking(&mut register, &id, NOW + 60);
+    register.end(&id, inquiry, Outcome::Unanswered, at(NOW + 60));
+    assert!(is_asked(&mut register, &id, NOW, None), "the clock was set back");
 }
 
 /// "An unknown certificate status SHOULD NOT be considered conclusive, and the corresponding OCSP
 /// response SHOULD NOT be cached."
 #[test]
-fn an_unknown_status_is_for_those_alone_who_have_waited_for_it() {
+fn an_unknown_status_is_not_kept_and_is_heard_every_ten_seconds() {
     let id = Authority::new("a").server().id();
     let mut register = Register::default();
-    assert_eq!(register.turn(&id, at(NOW), None), Turn::Ask);
-    let Turn::Wait(inquiry) = register.turn(&id, at(NOW), None) else { panic!("both ask") };
-    register.end(&id, Outcome::Answered(verdict(Status::Unknown, NOW + 5)), at(NOW));
+    let inquiry = asking(&mut register, &id, NOW);
+    let unknown = Outcome::Answered(verdict(Status::Unknown, NOW + 90));
+    register.end(&id, inquiry, unknown, at(NOW));
     assert_eq!(register.status(&id, at(NOW)), None);
-    assert_eq!(register.turn(&id, at(NOW), Some(inquiry)), Turn::Unanswered);
-    assert_eq!(register.turn(&id, at(NOW), None), Turn::Ask);
+    assert_eq!(register.turn(&id, at(NOW + 9), None), Turn::Unanswered);
+    assert!(is_asked(&mut register, &id, NOW + 10, None));
+    let mut register = Register::default();
+    assert!(!register.learn(&id, verdict(Status::Unknown, NOW + 90), at(NOW)));
+    assert_eq!(register.status(&id, at(NOW)), None);
 }
 
 /// "If a driver would accept a stapled OCSP response and that response has a later `nextUpdate` than
 /// the response already in the cache, drivers SHOULD replace the older entry in the cache with the
 /// fresher response."
 #[test]
-fn the_fresher_response_is_kept_and_a_revocation_is_not_undone() {
+fn the_fresher_response_is_kept_and_a_revocation_counts_at_once() {
     let id = Authority::new("a").server().id();
     let mut register = Register::default();
     let good = |until| verdict(Status::Good, until);
@@ -265,8 +298,9 @@ fn the_fresher_response_is_kept_and_a_revocation_is_not_undone() {
     register.learn(&id, good(NOW + 9), at(NOW));
     assert_eq!(register.status(&id, at(NOW + 8)), Some(&Status::Good));
     register.learn(&id, verdict(revoked(), NOW + 7), at(NOW));
-    register.learn(&id, good(NOW + 20), at(NOW));
     assert_eq!(register.status(&id, at(NOW + 6)), Some(&revoked()));
-    register.learn(&id, good(NOW + 20), at(NOW + 7));
-    assert_eq!(register.status(&id, at(NOW + 8)), Some(&Status::Good), "its time is over");
+    register.learn(&id, good(NOW + 7), at(NOW));
+    assert_eq!(register.status(&id, at(NOW + 6)), Some(&revoked()), "it is not fresher");
+    register.learn(&id, good(NOW + 20), at(NOW));
+    assert_eq!(register.status(&id, at(NOW + 6)), Some(&Status::Good), "a hold that has ended");
 }

@@ -306,11 +306,24 @@ type Lists = Vec<CertificateRevocationListDer<'static>>;
 fn lists(material: &TlsMaterial<'_>) -> Result<Lists, TlsConfigError> {
     let Some(pem) = material.revocation_lists else { return Ok(Lists::new()) };
     let lists = CertificateRevocationListDer::pem_slice_iter(pem).collect::<Result<Lists, _>>();
-    let lists = lists.map_err(|error| TlsConfigError::RevocationLists(error.to_string()))?;
-    match lists.is_empty() {
-        true => Err(TlsConfigError::RevocationLists("it has none".into())),
-        false => Ok(lists),
+    let unusable = |why: &str| TlsConfigError::RevocationLists(why.to_owned());
+    let lists = lists.map_err(|error| unusable(&error.to_string()))?;
+    if lists.is_empty() {
+        return Err(unusable("it has none"));
     }
+    // The library heeds the first list of an issuer and a scope, and no other one.
+    let mut seen = Vec::new();
+    for list in &lists {
+        let list = webpki::BorrowedCertRevocationList::from_der(list);
+        let list =
+            webpki::CertRevocationList::from(list.map_err(|error| unusable(&error.to_string()))?);
+        let of = (list.issuer().to_vec(), list.issuing_distribution_point().map(<[u8]>::to_vec));
+        if seen.contains(&of) {
+            return Err(unusable("it has two lists of one authority"));
+        }
+        seen.push(of);
+    }
+    Ok(lists)
 }
 
 /// Makes a verifier that refuses what is on the lists; with `covered`, it accepts only certificates

@@ -75,20 +75,23 @@ impl Revocation {
         staple: &[u8],
         now: UnixTime,
     ) -> Result<(), Error> {
-        let Some(leaf) = Leaf::of(end_entity) else { return Ok(()) };
+        let leaf = Leaf::of(end_entity);
         if staple.is_empty() {
-            return match leaf.must_staple {
+            return match leaf.is_some_and(|leaf| leaf.must_staple) {
                 true => Err(Refusal::NotStapled.into()),
                 false => Ok(()),
             };
         }
-        let Some(subject) = leaf.issued_by(intermediates, &self.anchors.roots, &self.algorithms)
-        else {
-            return Ok(());
-        };
-        let verdict = subject.judge(staple, now).map_err(Refusal::InvalidStaple)?;
+        let subject = leaf.and_then(|leaf| {
+            leaf.issued_by(intermediates, &self.anchors.roots, &self.algorithms, |_| true)
+        });
+        let judged = subject.ok_or(InvalidResponse::Issuer).and_then(|subject| {
+            let verdict = subject.judge(staple, now)?;
+            Ok((subject.id(), verdict))
+        });
+        let (id, verdict) = judged.map_err(Refusal::InvalidStaple)?;
         let status = verdict.status.clone();
-        self.statuses.learn(&subject.id(), verdict, now);
+        self.statuses.learn(&id, verdict, now);
         match status {
             Status::Revoked { .. } => Err(Refusal::Revoked(status).into()),
             Status::Good | Status::Unknown => Ok(()),
@@ -104,10 +107,13 @@ impl Revocation {
         now: UnixTime,
     ) -> Result<Option<Subject>, Failure> {
         let Some((end_entity, intermediates)) = chain.split_first() else { return Ok(None) };
-        let Some(leaf) = Leaf::of(end_entity).filter(Leaf::names_responders) else {
-            return Ok(None);
-        };
-        let subject = leaf.issued_by(intermediates, &self.anchors.roots, &self.algorithms);
+        let Some(leaf) = Leaf::of(end_entity) else { return Ok(None) };
+        // What a staple has said counts without a responder, too; there is nothing to be checked of
+        // those of whom nothing is known and nothing can be asked.
+        let is_wanted =
+            |it: &Subject| leaf.names_responders() || self.statuses.status(&it.id(), now).is_some();
+        let anchors = &self.anchors.roots;
+        let subject = leaf.issued_by(intermediates, anchors, &self.algorithms, is_wanted);
         let Some(subject) = subject else { return Ok(None) };
         match self.statuses.status(&subject.id(), now) {
             Some(status @ Status::Revoked { .. }) => return Err(revoked(status)),

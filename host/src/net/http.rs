@@ -42,6 +42,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) refusal: Cause,
     /// The turn that looking the endpoint's name up takes.
     pub(crate) lane: &'a Lane,
+    /// True if the application's dialer opens the stream, if there is one.
+    pub(crate) by_dialer: bool,
     /// The configuration of TLS, if the endpoint speaks it.
     pub(crate) filters: &'a TransportConfig,
     /// The time that connecting may take.
@@ -81,7 +83,16 @@ impl Exchange<'_> {
         let address = ServerAddress::Tcp { host: host.as_str().into(), port: *port };
         let mut wire = Vec::new();
         let mut transport = Transport::start(self.filters, &address, &address, &mut wire)?;
-        let opening = connect(reactor, self.lane.clone(), &address, TcpOptions::default(), |_| {});
+        let dialed = if self.by_dialer { reactor.dial(self.lane, &address) } else { None };
+        let opening = async {
+            match dialed {
+                Some(stream) => stream.await.map_err(|error| Failure::from_io(self.stage, &error)),
+                None => {
+                    let (lane, tcp) = (self.lane.clone(), TcpOptions::default());
+                    connect(reactor, lane, &address, tcp, |_| {}).await
+                }
+            }
+        };
         let Some(socket) = before(reactor.sleep(self.connect_time), opening).await else {
             return Err(self.late("connection", self.connect_time));
         };

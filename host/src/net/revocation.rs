@@ -3,6 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -18,15 +19,12 @@ use sdam_core::transport::{Transport, TransportConfig};
 
 use crate::net::http::{Exchange, Responder};
 use crate::net::reactor::{Lane, Reactor};
+use crate::process::{Own, Process};
 use crate::sync::before;
 use crate::system::Statuses;
 
 /// The time that responders have ("a default timeout of five seconds").
 const MAX_TIME: Duration = Duration::from_secs(5);
-
-/// The time after which responders that have not answered count as silent. A connection with less
-/// time than that leaves it to others to ask.
-const ENOUGH: Duration = Duration::from_secs(1);
 
 /// Returns the time that responders have to answer for a connection that has been opened since
 /// `begun`: five seconds, or half of what is left of connectTimeoutMS, so that there is time for the
@@ -42,72 +40,92 @@ pub(crate) fn time_for(
 }
 
 /// Finds out whether a certificate was revoked, in `time` at most: what another connection of the
-/// process knows or asks is not asked again.
+/// process knows or asks is not asked again. Whoever asks has `start` begin a task that outlives the
+/// connection, as others may wait for it.
 ///
 /// # Errors
 ///
 /// Fails if it was revoked. If no responder says anything, the connection goes on ("soft fail").
-pub async fn vouch<A, S>(
-    statuses: &Statuses,
+pub async fn vouch<S: Future<Output = ()>>(
+    statuses: &Arc<Statuses>,
     subject: &Subject,
     time: Duration,
     clock: impl Fn() -> UnixTime,
-    ask: impl Fn(HttpRequest) -> A,
+    start: impl Fn(Inquiry),
     sleep: impl Fn(Duration) -> S,
-) -> Result<(), Failure>
-where
-    A: Future<Output = Result<HttpResponse, Failure>>,
-    S: Future<Output = ()>,
-{
+) -> Result<(), Failure> {
     let (id, mut waited) = (subject.id(), None);
-    let turn = statuses.register.wait(|register| match register.turn(&id, clock(), waited) {
-        Turn::Wait(inquiry) => {
+    let register = statuses.of(&id);
+    let waiting = async {
+        // Once more if that inquiry is given up; a runtime that drops its tasks would not end it.
+        for _ in 0..2 {
+            let turn = register.wait(|register| match register.turn(&id, clock(), waited) {
+                Turn::Wait(inquiry) => {
+                    waited = Some(inquiry);
+                    None
+                }
+                turn => Some(turn),
+            });
+            let Turn::Ask(inquiry) = turn.await else { return };
             waited = Some(inquiry);
-            None
+            start(Inquiry::new(statuses, subject, inquiry));
         }
-        turn => Some(turn),
-    });
-    let mut asking = None;
-    let inquiry = async {
-        if turn.await == Turn::Ask {
-            let begun = asking.insert(Asking { statuses, id: &id, clock: &clock, over: false });
-            begun.end(inquire(subject, &clock, &ask).await);
-        }
+        register.wait(|register| (!register.is_asking(&id)).then_some(())).await;
     };
-    if before(sleep(time), inquiry).await.is_none()
-        && time >= ENOUGH
-        && let Some(asking) = &mut asking
-    {
-        warn(subject, &[format!("none answers within {time:?}")]);
-        asking.end(Outcome::Unanswered);
-    }
-    // Whoever has found it out: a staple may have said it meanwhile.
+    before(sleep(time), waiting).await;
     statuses.status(&id, clock()).map_or(Ok(()), Transport::heed)
 }
 
-/// An inquiry that is under way: dropped before its end, it is given up.
-struct Asking<'a, C: Fn() -> UnixTime> {
-    statuses: &'a Statuses,
-    id: &'a CertificateId,
-    clock: &'a C,
-    over: bool,
+/// An inquiry about a certificate that is to be made; dropped before its end, it is given up.
+#[derive(Debug)]
+pub struct Inquiry {
+    statuses: Arc<Statuses>,
+    subject: Subject,
+    id: CertificateId,
+    number: u64,
+    is_over: bool,
 }
 
-impl<C: Fn() -> UnixTime> Asking<'_, C> {
-    fn end(&mut self, outcome: Outcome) {
-        if !std::mem::replace(&mut self.over, true) {
-            let now = (self.clock)();
-            self.statuses.register.change(|register| {
-                register.end(self.id, outcome, now);
-                true
-            });
-        }
+impl Inquiry {
+    fn new(statuses: &Arc<Statuses>, subject: &Subject, number: u64) -> Self {
+        let (id, is_over) = (subject.id(), false);
+        Self { statuses: Arc::clone(statuses), subject: subject.clone(), id, number, is_over }
+    }
+
+    /// Returns its number.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Asks the responders, for five seconds at most.
+    pub async fn run<A, S>(
+        mut self,
+        clock: impl Fn() -> UnixTime,
+        ask: impl Fn(HttpRequest) -> A,
+        sleep: impl Fn(Duration) -> S,
+    ) where
+        A: Future<Output = Result<HttpResponse, Failure>>,
+        S: Future<Output = ()>,
+    {
+        let asked = before(sleep(MAX_TIME), inquire(&self.subject, &clock, &ask)).await;
+        let outcome = asked.unwrap_or_else(|| {
+            warn(&self.subject, &[format!("none answers within {MAX_TIME:?}")]);
+            Outcome::Unanswered
+        });
+        self.is_over = true;
+        let now = clock();
+        self.statuses.of(&self.id).change(|register| {
+            register.end(&self.id, self.number, outcome, now);
+            true
+        });
     }
 }
 
-impl<C: Fn() -> UnixTime> Drop for Asking<'_, C> {
+impl Drop for Inquiry {
     fn drop(&mut self) {
-        self.end(Outcome::GivenUp);
+        if !self.is_over {
+            self.statuses.of(&self.id).change(|register| register.give_up(&self.id, self.number));
+        }
     }
 }
 
@@ -138,17 +156,22 @@ where
     let (mut unknown, mut errors) = (None, Vec::new());
     let outcome = poll_fn(|cx| {
         let mut found: Option<Verdict> = None;
-        asked.retain_mut(|asked| match asked.as_mut().poll(cx) {
-            _ if found.is_some() => true,
-            Poll::Pending => true,
-            Poll::Ready(Err(error)) => {
-                errors.push(error);
-                false
+        asked.retain_mut(|asked| {
+            if found.is_some() {
+                return true;
             }
-            Poll::Ready(Ok(verdict)) => {
-                let place = if verdict.status.is_conclusive() { &mut found } else { &mut unknown };
-                *place = Some(verdict);
-                false
+            match asked.as_mut().poll(cx) {
+                Poll::Pending => true,
+                Poll::Ready(Err(error)) => {
+                    errors.push(error);
+                    false
+                }
+                Poll::Ready(Ok(verdict)) => {
+                    let is_conclusive = verdict.status.is_conclusive();
+                    let place = if is_conclusive { &mut found } else { &mut unknown };
+                    *place = Some(verdict);
+                    false
+                }
             }
         });
         match (found, asked.is_empty()) {
@@ -158,13 +181,12 @@ where
         }
     });
     match (outcome.await, unknown) {
-        (Outcome::Unanswered, Some(unknown)) => Outcome::Answered(unknown),
-        (outcome, _) => {
-            if outcome == Outcome::Unanswered {
-                warn(subject, &errors);
-            }
-            outcome
+        (Outcome::Unanswered, unknown) => {
+            errors.extend(unknown.as_ref().map(|_| "it is not known there".to_owned()));
+            warn(subject, &errors);
+            unknown.map_or(Outcome::Unanswered, Outcome::Answered)
         }
+        (outcome, _) => outcome,
     }
 }
 
@@ -180,12 +202,20 @@ fn warn(subject: &Subject, errors: &[String]) {
     );
 }
 
-/// Asks a responder, directly, whatever proxy leads to the servers.
-pub(crate) async fn ask<R: Reactor>(
-    reactor: R,
-    request: HttpRequest,
-    time: Duration,
-) -> Result<HttpResponse, Failure> {
+/// Begins an inquiry on a reactor, in a task that a process which is forked off does not go on with.
+pub(crate) fn start<R: Reactor>(reactor: &R, inquiry: Inquiry) {
+    let own = reactor.clone();
+    let running = async move {
+        let asking = own.clone();
+        let ask = |request| ask(asking.clone(), request);
+        inquiry.run(UnixTime::now, ask, |time| own.sleep(time)).await;
+    };
+    reactor.spawn(Own::new(Box::pin(running), Process::current()));
+}
+
+/// Asks a responder: by the application's dialer if there is one, or else directly, whatever proxy
+/// leads to the servers.
+async fn ask<R: Reactor>(reactor: R, request: HttpRequest) -> Result<HttpResponse, Failure> {
     let endpoint = &request.endpoint;
     let address = ServerAddress::Tcp { host: endpoint.host.as_str().into(), port: endpoint.port };
     let exchange = Exchange {
@@ -193,8 +223,9 @@ pub(crate) async fn ask<R: Reactor>(
         refusal: Cause::Malformed,
         lane: &Lane::Server(address),
         filters: &TransportConfig::default(),
-        connect_time: time,
-        time,
+        by_dialer: true,
+        connect_time: MAX_TIME,
+        time: MAX_TIME,
     };
     exchange.run(&reactor, &request, &mut Answer(ResponseReader::new(MAX_RESPONSE_LEN))).await
 }

@@ -79,14 +79,20 @@ impl Streams {
         answered: impl Fn(Stage) + Send + Sync,
     ) -> Result<Connected<R::Socket>, Failure> {
         let mut stream = Stream::new(connected);
+        // The stream is not ready for hello before its certificate is checked.
+        let answered = |stage| {
+            if stage != Stage::Hello {
+                answered(stage);
+            }
+        };
         answered(stream.transport().stage());
         stream.open(answered).await?;
         if let Some(subject) = stream.transport().unchecked(UnixTime::now())? {
             let time = revocation::time_for(self.connect_timeout, begun, reactor.now());
-            let ask = |request| revocation::ask(reactor.clone(), request, time);
-            let sleep = |time| reactor.sleep(time);
             let statuses = system::Statuses::of_process();
-            revocation::vouch(&statuses, &subject, time, UnixTime::now, ask, sleep).await?;
+            let start = |inquiry| revocation::start(reactor, inquiry);
+            let sleep = |time| reactor.sleep(time);
+            revocation::vouch(&statuses, &subject, time, UnixTime::now, start, sleep).await?;
         }
         Ok(stream.into_connected())
     }

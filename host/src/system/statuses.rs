@@ -11,16 +11,21 @@ use crate::sync::Gate;
 
 static OF_PROCESS: ArcSwapOption<Statuses> = ArcSwapOption::const_empty();
 
+/// The number of parts of the register: those who wait for one certificate are woken by what is
+/// found out about few others.
+const PARTS: usize = 64;
+
 /// The register of one process, and those who wait for what another connection finds out.
 #[derive(Debug)]
 pub struct Statuses {
     process: Process,
-    pub(crate) register: Gate<Register>,
+    parts: Vec<Gate<Register>>,
 }
 
 impl Default for Statuses {
     fn default() -> Self {
-        Self { process: Process::current(), register: Gate::default() }
+        let parts = (0..PARTS).map(|_| Gate::default()).collect();
+        Self { process: Process::current(), parts }
     }
 }
 
@@ -43,15 +48,19 @@ impl Statuses {
     }
 }
 
+impl Statuses {
+    /// Returns the part of the register that a certificate is in.
+    pub(crate) fn of(&self, id: &CertificateId) -> &Gate<Register> {
+        &self.parts[id.part(PARTS)]
+    }
+}
+
 impl StatusCache for Statuses {
     fn status(&self, id: &CertificateId, now: UnixTime) -> Option<Status> {
-        self.register.lock().inner.status(id, now).cloned()
+        self.of(id).lock().inner.status(id, now).cloned()
     }
 
     fn learn(&self, id: &CertificateId, verdict: Verdict, now: UnixTime) {
-        self.register.change(|register| {
-            register.learn(id, verdict, now);
-            true
-        });
+        self.of(id).change(|register| register.learn(id, verdict, now));
     }
 }

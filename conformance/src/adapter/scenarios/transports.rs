@@ -1,5 +1,6 @@
 //! TLS, SOCKS5 and Unix domain sockets.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use sdam_core::diagnosis::Verdict;
@@ -15,6 +16,7 @@ use crate::adapter::silent::Silent;
 use crate::adapter::{Adapter, Feature};
 use crate::forwarder::{Forwarder, Traffic};
 use crate::proxy::Proxy;
+use crate::responder::{Keys, Kind, Responder, RevokingAuthority, Signer};
 use sdam_cluster::certificates::Authority;
 
 pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
@@ -24,6 +26,9 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("tls::another_name_is_refused", wrong_name).of(Feature::Tls),
         Test::new("tls::a_handshake_without_an_answer_is_told", unanswered).of(Feature::Tls),
         Test::new("tls::a_slow_drip_is_read_to_its_end", drip).of(Feature::Tls),
+        Test::new("tls::a_revoked_certificate_is_refused", revoked).of(Feature::Tls),
+        Test::new("tls::a_responder_is_asked_once_for_all", asked_once).of(Feature::Tls),
+        Test::new("tls::a_responder_that_is_silent_is_done_without", silent).of(Feature::Tls),
         Test::new("proxy::a_server_is_reached_through_socks5", proxy).with(Part::Microsocks),
         Test::new("proxy::a_wrong_password_is_told", wrong_password).with(Part::Microsocks),
         Test::new("proxy::a_proxy_that_is_not_there_is_told", no_proxy),
@@ -98,6 +103,57 @@ fn drip<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     forwarder.set(Traffic::Slow { bytes: 7, pause: Duration::ZERO });
     let uri = with_tls(forwarder.address(), &authority);
     let client = fixture.client(&format!("{uri}&connectTimeoutMS=60000"))?;
+    fixture.ping(&client)
+}
+
+/// A server behind TLS whose certificate names a responder, and a connection string for it.
+fn behind_responder(
+    authority: &RevokingAuthority,
+    responder: SocketAddr,
+    is_revoked: bool,
+) -> Outcome<(Deployment, TlsFront, String)> {
+    let deployment = Deployment::start(1)?;
+    let kind = Kind { is_revoked, ..Kind::default() };
+    let file = authority.issue_server(kind, responder)?;
+    let front = TlsFront::start(deployment.0.addresses()[0], &file)?;
+    let uri = format!("{}&tls=true&tlsCAFile={}", direct(front.address()), authority.file());
+    Ok((deployment, front, uri))
+}
+
+fn revoked<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let authority = RevokingAuthority::new(Keys::Ecdsa)?;
+    let responder = Responder::start(&authority, Signer::Authority)?;
+    let (_deployment, _front, uri) = behind_responder(&authority, responder.address(), true)?;
+    let client = fixture.client(&uri)?;
+    let failure = fixture.failure(&client)?;
+    ensure!((failure.stage, &failure.cause) == (At::Tls, &Cause::CertificateRevoked), "{failure}");
+    let connected = fixture.block_on(client.members()[0].connect()).err();
+    let kind = connected.map(|error| error.kind());
+    ensure!(kind == Some(ErrorKind::Tls), "{kind:?}");
+    Ok(())
+}
+
+/// Monitors and pools of several clients.
+fn asked_once<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let authority = RevokingAuthority::new(Keys::Ecdsa)?;
+    let responder = Responder::start(&authority, Signer::Delegate)?;
+    let (_deployment, _front, uri) = behind_responder(&authority, responder.address(), false)?;
+    for _ in 0..3 {
+        let client = fixture.client(&uri)?;
+        fixture.known(&client)?;
+        fixture.ping(&client)?;
+        fixture.block_on(client.close());
+    }
+    ensure!(responder.asked() == 1, "asked {} times", responder.asked());
+    Ok(())
+}
+
+/// "The driver SHOULD continue the connection", and has time left to.
+fn silent<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let (authority, silent) = (RevokingAuthority::new(Keys::Ecdsa)?, Silent::start()?);
+    let (_deployment, _front, uri) = behind_responder(&authority, silent.address(), true)?;
+    let client = fixture.client(&format!("{uri}&connectTimeoutMS=4000"))?;
+    fixture.known(&client)?;
     fixture.ping(&client)
 }
 

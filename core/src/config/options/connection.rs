@@ -98,6 +98,21 @@ impl TlsOptions {
         self
     }
 
+    /// Replaces
+    /// [`disable_certificate_revocation_check`](Self::disable_certificate_revocation_check).
+    #[must_use]
+    pub fn with_disable_certificate_revocation_check(mut self, disable: bool) -> Self {
+        self.disable_certificate_revocation_check = disable;
+        self
+    }
+
+    /// Replaces [`disable_ocsp_endpoint_check`](Self::disable_ocsp_endpoint_check).
+    #[must_use]
+    pub fn with_disable_ocsp_endpoint_check(mut self, disable: bool) -> Self {
+        self.disable_ocsp_endpoint_check = disable;
+        self
+    }
+
     /// Replaces [`revocation_lists_file`](Self::revocation_lists_file).
     #[must_use]
     pub fn with_revocation_lists_file(mut self, revocation_lists_file: Option<String>) -> Self {

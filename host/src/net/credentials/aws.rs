@@ -32,11 +32,17 @@ pub(super) struct Services {
     pub(super) exchange_time: Duration,
 }
 
+/// Returns options of TLS by which nothing is asked about revocation: services of AWS are asked
+/// seldom, and whoever turns the check off cannot reach them.
+fn tls() -> TlsOptions {
+    TlsOptions::default().with_disable_certificate_revocation_check(true)
+}
+
 impl Default for Services {
     fn default() -> Self {
         Self {
             endpoints: AwsEndpoints::default(),
-            authorities: Certificates::of_files(TlsOptions::default()),
+            authorities: Certificates::of_files(tls()),
             exchange_time: EXCHANGE_TIME,
         }
     }
@@ -45,7 +51,7 @@ impl Default for Services {
 impl Services {
     /// Trusts the authorities in a file, and no others.
     pub(super) fn trust(&mut self, file: String) {
-        let options = TlsOptions::default().with_ca_file(Some(file));
+        let options = tls().with_ca_file(Some(file));
         self.authorities = Certificates::of_files(options);
     }
 
@@ -103,6 +109,7 @@ impl Services {
                 filters = filters.with_tls(load(reactor, &self.authorities).await?);
             }
             let exchange = Exchange {
+                by_dialer: false,
                 stage: Stage::Authenticate,
                 refusal: Cause::Configuration,
                 lane: &Lane::Credentials,

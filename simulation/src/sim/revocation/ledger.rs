@@ -1,23 +1,25 @@
 //! What responders and staples have said, what connections have done about it, and whether that is
 //! right.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use sdam_core::revocation::Status;
 
-use super::wall;
+use super::{FULL, wall};
 use crate::sim::checks::{Finding, Violation, ensure};
 use crate::sim::run::Statistics;
 
 /// The time for which a response counts that does not say when there will be a newer one.
 const WITHOUT_NEXT_UPDATE: u64 = 10;
 
-/// The time, in seconds, for which a certificate is not asked about after no responder has answered.
+/// The time, in seconds, for which a certificate is not asked about after no responder has answered,
+/// and after one has that does not know it.
 const PAUSE: u64 = 60;
+const PAUSE_AFTER_UNKNOWN: u64 = 10;
 
-/// The time after which responders that have not answered count as silent.
-const ENOUGH: Duration = Duration::from_secs(1);
+/// The time, in seconds, after which an inquiry counts as given up.
+const MAX_INQUIRY: u64 = 8;
 
 /// The number of lines that are kept.
 const LINES: usize = 60;
@@ -36,10 +38,10 @@ pub(super) enum Ended {
 struct Certificate {
     /// The status that is known, and the second from which it is not any more.
     known: Option<(Status, u64)>,
-    /// The connection that asks.
-    asking: Option<usize>,
-    /// When the last inquiry without any answer has ended, in seconds.
-    silent_since: Option<u64>,
+    /// The inquiry that is under way, and since which second.
+    asking: Option<(u64, u64)>,
+    /// The second before which none asks again.
+    paused_until: u64,
     /// When the last inquiry has ended that has decided nothing.
     undecided_at: Option<Duration>,
 }
@@ -55,7 +57,7 @@ impl Certificate {
     }
 
     fn is_paused(&self, now: Duration) -> bool {
-        self.silent_since.is_some_and(|since| wall(now).as_secs() - since < PAUSE)
+        wall(now).as_secs() < self.paused_until
     }
 }
 
@@ -64,12 +66,18 @@ impl Certificate {
 struct Connection {
     certificate: usize,
     deadline: Duration,
-    limit: Duration,
+    over: bool,
+}
+
+/// The facts about one inquiry.
+#[derive(Clone, Debug)]
+struct Inquiry {
+    certificate: usize,
+    begun: Duration,
     asked: usize,
     answered: usize,
     heard_unknown: bool,
     has_decided: bool,
-    over: bool,
 }
 
 /// All that has happened.
@@ -77,9 +85,10 @@ struct Connection {
 pub(super) struct Ledger {
     certificates: Vec<Certificate>,
     connections: Vec<Connection>,
+    /// By certificate and number.
+    inquiries: BTreeMap<(usize, u64), Inquiry>,
     violation: Option<Violation>,
     lines: VecDeque<String>,
-    requests: u64,
     decided: u64,
     ended: u64,
     pub(super) digest: u64,
@@ -98,11 +107,11 @@ impl Ledger {
         std::mem::take(&mut self.lines).into()
     }
 
-    pub(super) const fn count(&self, statistics: &mut Statistics) {
+    pub(super) fn count(&self, statistics: &mut Statistics) {
         statistics.begun = self.connections.len() as u64;
         statistics.operations = self.ended;
         statistics.documents = self.decided;
-        statistics.verdicts = self.requests;
+        statistics.verdicts = self.inquiries.len() as u64;
     }
 
     fn check(&mut self, holds: bool, check: &'static str, detail: impl FnOnce() -> String) {
@@ -115,8 +124,8 @@ impl Ledger {
         for byte in line.bytes() {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
-        self.digest =
-            self.digest.rotate_left(7) ^ u64::try_from(now.as_nanos()).unwrap_or_default();
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or_default();
+        self.digest = self.digest.rotate_left(7) ^ nanos;
         if self.lines.len() == LINES {
             self.lines.pop_front();
         }
@@ -126,17 +135,7 @@ impl Ledger {
     /// A connection begins; connections begin in the order of their numbers.
     pub(super) fn begin(&mut self, id: usize, certificate: usize, limit: Duration, now: Duration) {
         self.note(now, &format!("{id} begins, with certificate {certificate} and {limit:?}"));
-        let (deadline, over) = (now + limit, false);
-        self.connections.push(Connection {
-            certificate,
-            deadline,
-            limit,
-            asked: 0,
-            answered: 0,
-            heard_unknown: false,
-            has_decided: false,
-            over,
-        });
+        self.connections.push(Connection { certificate, deadline: now + limit, over: false });
     }
 
     /// A staple says something of a certificate.
@@ -154,58 +153,75 @@ impl Ledger {
     fn learn(&mut self, certificate: usize, status: &Status, until: u64, now: Duration) {
         let of = &mut self.certificates[certificate];
         let is_revocation = matches!(status, Status::Revoked { .. });
-        let is_fresher = match (of.in_force(now), &of.known) {
-            (Some(Status::Revoked { .. }), Some((_, known))) => is_revocation && *known < until,
-            (Some(_), Some((_, known))) => is_revocation || *known < until,
+        let is_better = match (of.in_force(now), &of.known) {
+            (Some(Status::Good), _) if is_revocation => true,
+            (Some(_), Some((_, known))) => *known < until,
             _ => true,
         };
-        if is_fresher {
+        if is_better {
             of.known = Some((status.clone(), until));
             self.decided += 1;
         }
     }
 
-    /// A connection asks a responder.
-    pub(super) fn asked(&mut self, id: usize, responder: usize, now: Duration) {
-        self.note(now, &format!("{id} asks responder {responder}"));
-        self.requests += 1;
-        let certificate = self.connections[id].certificate;
-        let of = self.certificates[certificate].clone();
-        let is_first = self.connections[id].asked == 0;
-        self.connections[id].asked += 1;
+    /// An inquiry begins.
+    pub(super) fn inquires(&mut self, certificate: usize, number: u64, now: Duration) {
+        self.note(now, &format!("inquiry {number} about {certificate} begins"));
+        let (of, second) = (self.certificates[certificate].clone(), wall(now).as_secs());
         self.check(of.in_force(now).is_none(), "what is known is not asked", || {
-            format!("{id} asks about {certificate}, of which is known {:?}", of.known)
+            format!("{number} asks about {certificate}, of which is known {:?}", of.known)
         });
-        let is_alone = of.asking.is_none_or(|other| other == id && !is_first);
+        let is_alone = of.asking.is_none_or(|(_, since)| second - since >= MAX_INQUIRY);
         self.check(is_alone, "one at a time asks about a certificate", || {
-            format!("{id} asks about {certificate} while {:?} does", of.asking)
+            format!("{number} asks about {certificate} while {:?} does", of.asking)
         });
         self.check(
             !of.is_paused(now),
-            "a responder that is silent is left alone for a minute",
-            || format!("{id} asks about {certificate}, silent since {:?}", of.silent_since),
+            "a responder that is silent is left alone for a while",
+            || format!("{number} asks about {certificate}, not before {}", of.paused_until),
         );
-        self.certificates[certificate].asking = Some(id);
+        self.certificates[certificate].asking = Some((number, second));
+        let (asked, answered) = (0, 0);
+        let (heard_unknown, has_decided) = (false, false);
+        let inquiry =
+            Inquiry { certificate, begun: now, asked, answered, heard_unknown, has_decided };
+        self.inquiries.insert((certificate, number), inquiry);
     }
 
-    /// A responder has answered a connection, which may believe what it says until a second.
+    fn inquiry(&mut self, certificate: usize, number: u64) -> &mut Inquiry {
+        self.inquiries.get_mut(&(certificate, number)).expect("it has begun")
+    }
+
+    /// An inquiry asks a responder.
+    pub(super) fn asked(
+        &mut self,
+        certificate: usize,
+        number: u64,
+        responder: usize,
+        now: Duration,
+    ) {
+        self.note(now, &format!("{number} asks responder {responder} about {certificate}"));
+        self.inquiry(certificate, number).asked += 1;
+    }
+
+    /// A responder has answered an inquiry, which may believe what it says until a second.
     pub(super) fn answered(
         &mut self,
-        id: usize,
-        responder: usize,
+        certificate: usize,
+        number: u64,
         says: Option<(Status, u64)>,
         now: Duration,
     ) {
-        self.note(now, &format!("responder {responder} answers {id}: {says:?}"));
-        let certificate = self.connections[id].certificate;
-        self.connections[id].answered += 1;
+        self.note(now, &format!("{number} is answered about {certificate}: {says:?}"));
+        let inquiry = self.inquiry(certificate, number);
+        inquiry.answered += 1;
         match says {
             None => {}
-            Some((Status::Unknown, _)) => self.connections[id].heard_unknown = true,
+            Some((Status::Unknown, _)) => inquiry.heard_unknown = true,
             // Once one has decided, the others are not heard any more.
-            Some(_) if self.connections[id].has_decided => {}
+            Some(_) if inquiry.has_decided => {}
             Some((status, until)) => {
-                self.connections[id].has_decided = true;
+                inquiry.has_decided = true;
                 let soon = wall(now).as_secs() + WITHOUT_NEXT_UPDATE;
                 let until = if until == u64::MAX { soon } else { until };
                 self.learn(certificate, &status, until, now);
@@ -213,76 +229,68 @@ impl Ledger {
         }
     }
 
+    /// An inquiry has ended by itself.
+    pub(super) fn concludes(&mut self, certificate: usize, number: u64, now: Duration) {
+        self.note(now, &format!("inquiry {number} about {certificate} ends"));
+        let inquiry = self.inquiry(certificate, number).clone();
+        let is_silent = inquiry.asked == inquiry.answered;
+        let is_late = now >= inquiry.begun + FULL;
+        let is_heard = inquiry.has_decided || is_silent || is_late;
+        self.check(is_heard, "all responders are heard", || format!("{number}: {inquiry:?}"));
+        let of = &mut self.certificates[inquiry.certificate];
+        let is_current = of.asking.is_some_and(|(current, _)| current == number);
+        of.asking = of.asking.filter(|_| !is_current);
+        if inquiry.has_decided {
+            of.paused_until = 0;
+        } else if is_current {
+            let knows_not = is_silent && inquiry.heard_unknown;
+            let pause = if knows_not { PAUSE_AFTER_UNKNOWN } else { PAUSE };
+            of.paused_until = wall(now).as_secs() + pause;
+            of.undecided_at = Some(now);
+        }
+    }
+
+    /// What makes an inquiry has come to its end before it.
+    pub(super) fn abandoned(&mut self, certificate: usize, number: u64, now: Duration) {
+        self.note(now, &format!("inquiry {number} about {certificate} is given up"));
+        let of = &mut self.certificates[certificate];
+        of.asking = of.asking.filter(|(current, _)| *current != number);
+    }
+
     /// A connection has ended its check.
     pub(super) fn end(&mut self, id: usize, ended: Ended, now: Duration) {
         self.note(now, &format!("{id} ends: {ended:?}"));
-        let connection = self.connections[id].clone();
-        let of = self.certificates[connection.certificate].clone();
-        let is_known = of.in_force(now).is_some();
-        let is_late = now >= connection.deadline;
+        let Connection { certificate, deadline, .. } = self.connections[id];
+        let of = self.certificates[certificate].clone();
         self.ended += 1;
         self.connections[id].over = true;
-        self.check(now <= connection.deadline, "no check takes longer than it may", || {
-            format!("{id} ends after {:?}", connection.deadline)
+        self.check(now <= deadline, "no check takes longer than it may", || {
+            format!("{id} ends after {deadline:?}")
         });
         let is_right = (ended == Ended::Refused) == of.is_revoked(now);
         self.check(is_right, "the verdict is what is known", || {
             format!("{id} ends {ended:?}, and known is {:?}", of.known)
         });
-        if of.asking == Some(id) {
-            let is_silent = connection.asked == connection.answered;
-            self.check(is_known || is_silent || is_late, "all responders are heard", || {
-                format!("{id} goes on while {connection:?}")
-            });
-            self.inquiry_ended(id, is_silent, is_late, now);
-        } else {
-            let is_undecided = of.undecided_at == Some(now) || of.is_paused(now);
-            self.check(is_known || is_undecided || is_late, "none goes on without asking", || {
-                format!("{id} goes on, of which is known {of:?}")
-            });
-        }
-    }
-
-    fn inquiry_ended(&mut self, id: usize, is_silent: bool, is_late: bool, now: Duration) {
-        let connection = &self.connections[id];
-        let of = &mut self.certificates[connection.certificate];
-        of.asking = None;
-        if of.in_force(now).is_some() {
-            of.silent_since = None;
-            return;
-        }
-        let is_unanswered = match is_silent {
-            true => !connection.heard_unknown,
-            // One with less time leaves it to others to ask.
-            false => is_late && connection.limit >= ENOUGH,
-        };
-        if is_unanswered {
-            of.silent_since = Some(wall(now).as_secs());
-        } else if is_silent {
-            of.silent_since = None;
-        }
-        if is_silent || is_unanswered {
-            of.undecided_at = Some(now);
-        }
+        let is_undecided = of.undecided_at == Some(now) || of.is_paused(now);
+        let is_justified = of.in_force(now).is_some() || is_undecided || now == deadline;
+        self.check(is_justified, "none goes on without asking", || {
+            format!("{id} goes on, of which is known {of:?}")
+        });
     }
 
     /// A connection was given up.
     pub(super) fn given_up(&mut self, id: usize, now: Duration) {
         self.note(now, &format!("{id} is given up"));
-        let certificate = self.connections[id].certificate;
-        let of = &mut self.certificates[certificate];
-        of.asking = of.asking.filter(|asking| *asking != id);
         self.connections[id].over = true;
     }
 
     /// Nothing is ready any more.
     pub(super) fn settled(&mut self, now: Duration) {
         for id in 0..self.connections.len() {
-            let connection = &self.connections[id];
-            if connection.over {
+            let Connection { certificate, deadline, over } = self.connections[id];
+            if over {
                 continue;
             }
-            let (certificate, deadline) = (connection.certificate, connection.deadline);
             let asking = self.certificates[certificate].asking;
             self.check(asking.is_some(), "none waits for what none asks", || {
                 format!("{id} waits, and nothing asks about {certificate}")

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use sdam_core::revocation::{Status, StatusCache as _};
 use sdam_core::rustls::pki_types::UnixTime;
-use sdam_host::{Statuses, vouch};
+use sdam_host::{Inquiry, Statuses, vouch};
 
 use self::authority::{Authority, CERTIFICATES, Signer, later};
 use self::clock::{Clock, Wakes};
@@ -44,6 +44,8 @@ struct World {
     responders: Vec<Vec<Responder>>,
     /// The time after which each certificate is revoked.
     revoked_at: Vec<Option<Duration>>,
+    /// The inquiries that are to be made, with the certificates that they are about.
+    begun: Vec<(usize, Inquiry)>,
 }
 
 type Shared = Arc<Mutex<World>>;
@@ -94,6 +96,17 @@ struct Connection {
     task: Option<Task>,
 }
 
+/// One inquiry under way.
+struct Inquiring {
+    certificate: usize,
+    number: u64,
+    task: Option<Task>,
+    /// When what makes it comes to its end.
+    abandoned: Option<Duration>,
+    /// True if what makes it has come to a standstill.
+    is_stuck: bool,
+}
+
 /// Simulates what a seed draws.
 pub(super) fn simulate(case: &Case) -> Result<Run, Box<Failure>> {
     let mut simulation = Simulation::draw(&mut Random::new(case.seed));
@@ -123,6 +136,7 @@ struct Simulation {
     wakes: Arc<Wakes>,
     statuses: Arc<Statuses>,
     connections: Vec<Connection>,
+    inquiries: Vec<Inquiring>,
     random: Random,
     steps: u64,
 }
@@ -142,11 +156,13 @@ impl Simulation {
         let mut plans: Vec<_> = (0..count).map(|_| Plan::draw(random, certificates)).collect();
         plans.sort_by_key(|plan| plan.begins);
         let (clock, ledger) = (Clock::default(), Ledger::new(certificates));
-        let world = World { clock, ledger, random: of_world, responders, revoked_at };
+        let begun = Vec::new();
+        let world = World { clock, ledger, random: of_world, responders, revoked_at, begun };
         Self {
             world: Arc::new(Mutex::new(world)),
             wakes: Arc::default(),
             statuses: Arc::default(),
+            inquiries: Vec::new(),
             connections: plans.into_iter().map(|plan| Connection { plan, task: None }).collect(),
             random: random.fork(),
             steps: 0,
@@ -161,8 +177,11 @@ impl Simulation {
             let begins = self.connections.get(next).map(|it| it.plan.begins);
             let given_up = self.connections[..next].iter().filter(|it| it.task.is_some());
             let given_up = given_up.filter_map(|it| it.plan.given_up).min();
+            let abandoned = self.inquiries.iter().filter(|it| it.task.is_some());
+            let abandoned = abandoned.filter_map(|it| it.abandoned).min();
             let timer = lock(&self.world).clock.next();
-            let Some(now) = [begins, given_up, timer].into_iter().flatten().min() else { break };
+            let next_of_all = [begins, given_up, abandoned, timer].into_iter().flatten().min();
+            let Some(now) = next_of_all else { break };
             let due = lock(&self.world).clock.advance(now);
             due.into_iter().for_each(Waker::wake);
             for id in 0..next {
@@ -173,6 +192,7 @@ impl Simulation {
                     self.after(|ledger| ledger.given_up(id, now))?;
                 }
             }
+            self.abandon(now)?;
             if begins == Some(now) {
                 self.begin(next);
                 next += 1;
@@ -191,15 +211,57 @@ impl Simulation {
         self.connections[id].task = Some(Box::pin(async move {
             let subject = Authority::shared().subject(plan.certificate);
             let clock = || wall(lock(&world).clock.now);
-            let ask = |request| answer(Arc::clone(&world), id, request);
+            let start = |inquiry: Inquiry| {
+                let mut world = lock(&world);
+                let now = world.clock.now;
+                world.ledger.inquires(plan.certificate, inquiry.number(), now);
+                world.begun.push((plan.certificate, inquiry));
+            };
             let sleep = |time| clock::sleep(Arc::clone(&world), time);
-            let ended = vouch(&statuses, subject, plan.limit, clock, ask, sleep).await;
+            let ended = vouch(&statuses, subject, plan.limit, clock, start, sleep).await;
             let ended = if ended.is_ok() { Ended::Goes } else { Ended::Refused };
             let mut world = lock(&world);
             let now = world.clock.now;
             world.ledger.end(id, ended, now);
         }));
         self.wakes.wake(id);
+    }
+
+    /// Begins the inquiries that are to be made.
+    fn inquire(&mut self) {
+        let begun = std::mem::take(&mut lock(&self.world).begun);
+        for (certificate, inquiry) in begun {
+            let (world, number) = (Arc::clone(&self.world), inquiry.number());
+            let now = lock(&self.world).clock.now;
+            let is_stuck = self.random.percent(3);
+            let abandoned = self.random.percent(8).then(|| now + self.random.millis(0, 6000));
+            let task: Task = Box::pin(async move {
+                let clock = || wall(lock(&world).clock.now);
+                let ask = |request| answer(Arc::clone(&world), number, request);
+                let sleep = |time| clock::sleep(Arc::clone(&world), time);
+                inquiry.run(clock, ask, sleep).await;
+                let mut world = lock(&world);
+                let now = world.clock.now;
+                world.ledger.concludes(certificate, number, now);
+            });
+            self.wakes.wake(self.connections.len() + self.inquiries.len());
+            let task = Some(task);
+            self.inquiries.push(Inquiring { certificate, number, task, abandoned, is_stuck });
+        }
+    }
+
+    /// Ends what makes inquiries, where its time has come.
+    fn abandon(&mut self, now: Duration) -> Finding {
+        for index in 0..self.inquiries.len() {
+            let Inquiring { certificate, number, abandoned, .. } = self.inquiries[index];
+            if abandoned.is_some_and(|at| at <= now)
+                && let Some(task) = self.inquiries[index].task.take()
+            {
+                self.after(|ledger| ledger.abandoned(certificate, number, now))?;
+                drop(task);
+            }
+        }
+        Ok(())
     }
 
     /// A server staples a response of that time, which is valid for five minutes.
@@ -230,11 +292,17 @@ impl Simulation {
             let id = ready.swap_remove(self.random.index(ready.len()));
             ready.into_iter().for_each(|other| self.wakes.wake(other));
             self.steps += 1;
-            let Some(task) = &mut self.connections[id].task else { continue };
+            let slot = match id.checked_sub(self.connections.len()) {
+                None => &mut self.connections[id].task,
+                Some(index) if self.inquiries[index].is_stuck => continue,
+                Some(index) => &mut self.inquiries[index].task,
+            };
+            let Some(task) = slot else { continue };
             let waker = self.wakes.waker(id);
             if let Poll::Ready(()) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
-                self.connections[id].task = None;
+                *slot = None;
             }
+            self.inquire();
             self.after(|_| ())?;
         }
     }

@@ -43,10 +43,10 @@ struct Reply {
     http: u16,
 }
 
-/// Answers a request of a connection, which the ledger notes.
+/// Answers a request of an inquiry, which the ledger notes.
 pub(super) async fn answer(
     world: Shared,
-    connection: usize,
+    inquiry: u64,
     request: HttpRequest,
 ) -> Result<HttpResponse, Failure> {
     let host = request.endpoint.host;
@@ -55,7 +55,7 @@ pub(super) async fn answer(
     let reply = {
         let mut world = lock(&world);
         let now = world.clock.now;
-        world.ledger.asked(connection, responder, now);
+        world.ledger.asked(certificate, inquiry, responder, now);
         world.draw(certificate, responder)
     };
     match reply.after {
@@ -66,7 +66,7 @@ pub(super) async fn answer(
     let now = shared.clock.now;
     // What it says counts only while that is so: it may have been under way for long.
     let says = reply.says.filter(|(_, until)| wall(now).as_secs() < *until);
-    shared.ledger.answered(connection, responder, says, now);
+    shared.ledger.answered(certificate, inquiry, says, now);
     drop(shared);
     reply.outcome.map(|body| HttpResponse::new(reply.http, body))
 }

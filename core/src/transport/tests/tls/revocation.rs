@@ -137,6 +137,16 @@ fn a_server_that_staples_a_revocation_of_its_own_is_refused() {
     }
 }
 
+/// A revocation that a staple has said counts without one, and without a responder ("Suggested OCSP
+/// Behavior", 4.).
+#[test]
+fn a_revocation_is_remembered_of_a_certificate_that_names_no_responder() {
+    let scene = Scene::new(&[]);
+    let refused = Err(Cause::CertificateRevoked);
+    assert_eq!(scene.cause(&scene.response(revoked())), [refused.clone(), refused.clone()]);
+    assert_eq!(scene.cause(&[]), [refused.clone(), refused]);
+}
+
 /// "Suggested OCSP Behavior", 2.: one "that does not cover the certificate it presents or is
 /// invalid".
 #[test]
@@ -236,6 +246,18 @@ fn the_lists_of_the_user_refuse_what_is_on_them_and_vouch_for_what_is_not() {
     assert_eq!(with(&list(&Authority::new("b"), None, 2999)), Ok(true), "another authority's");
     let late = with(&list(&scene.authority, Some(77), 2021)).unwrap_err();
     assert_eq!(late.cause, Cause::CertificateRevoked, "what was revoked stays so");
+}
+
+#[test]
+fn two_lists_of_one_authority_are_refused() {
+    let authority = Authority::new("a");
+    let lists = [list(&authority, Some(77), 2999), list(&authority, None, 2999)].concat();
+    let anchors = [authority.certificate.clone()];
+    let material = TlsMaterial::default()
+        .with_anchors(TrustAnchors::Der(&anchors))
+        .with_revocation_lists(Some(lists.as_bytes()));
+    let error = TlsConfig::from_pem(&material).unwrap_err();
+    assert!(error.to_string().contains("two lists of one authority"), "{error}");
 }
 
 #[test]

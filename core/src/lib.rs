@@ -56,7 +56,8 @@
 //! - [`transport`]: filters for the bytes below the protocol: SOCKS5 and TLS.
 //! - [`dns`]: the lookup of the hosts of a deployment.
 //! - [`failure`]: causes of failure, as plain data.
-//! - `http` (features `aws` and `ocsp`): requests and responses of HTTP/1.1, as bytes.
+//! - `http` (features `aws`, `ocsp` and `oidc-environments`): requests and responses of HTTP/1.1,
+//!   as bytes.
 //! - `logging`, `spans` (feature `logging`): messages for logs, and spans for traces, as values.
 //! - `harness` (feature `harness`): a topology in virtual time, with scripted servers.
 //! - `trace` (feature `trace`): the inputs and actions of a topology, as text that can be replayed.
@@ -69,6 +70,8 @@
 //! - `logging`: log messages by the Logging specification, spans by that of OpenTelemetry, and
 //!   the settings that the environment has for them.
 //! - `ocsp`: revocation of certificates: staples and responders of OCSP.
+//! - `oidc-environments`: tokens of MONGODB-OIDC from the metadata of Azure and Google Cloud
+//!   (`ENVIRONMENT:azure` and `gcp`).
 //! - `public-suffixes`: the list of public suffixes, without which `srvAllowedHostsSuffix` is
 //!   refused.
 //! - `saslprep`: passwords for SCRAM-SHA-256 that are not of ASCII alone, which SASLprep
@@ -95,7 +98,7 @@ pub mod handshake;
 #[cfg(any(test, feature = "harness"))]
 pub mod harness;
 pub mod hello;
-#[cfg(any(feature = "aws", feature = "ocsp"))]
+#[cfg(any(feature = "aws", feature = "ocsp", feature = "oidc-environments"))]
 pub mod http;
 pub mod id;
 #[cfg(feature = "logging")]

@@ -35,6 +35,8 @@
 //!
 //! - `aws`: credentials of Amazon Web Services, from where the environment says (MONGODB-AWS).
 //! - `ocsp`: revocation of certificates: staples and responders of OCSP.
+//! - `oidc-environments`: tokens of MONGODB-OIDC from the metadata of Azure and Google Cloud
+//!   (`ENVIRONMENT:azure` and `gcp`).
 //! - `otel`: spans for the crate `opentelemetry`.
 //! - `stream`: events and views as the `Stream` of `futures-core`.
 //! - `tls`: TLS, with certificates from files or from the system's store.

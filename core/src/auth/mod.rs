@@ -35,6 +35,8 @@ pub(crate) use error::AuthError;
 pub(crate) use keys::Keys;
 pub use keys::{Derivation, Derived};
 pub use oidc::PAUSE_AFTER_REFUSAL;
+#[cfg(feature = "oidc-environments")]
+pub use oidc::{OidcEndpoints, OidcEnvironment, OidcEnvironmentError};
 pub use scram::MIN_ITERATIONS;
 
 use crate::config::{AuthMechanism, Credential, Options};

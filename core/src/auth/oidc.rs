@@ -1,5 +1,8 @@
 //! MONGODB-OIDC: a token of OpenID Connect says who the client is (the "machine" flow).
 
+#[cfg(feature = "oidc-environments")]
+mod environment;
+
 use std::time::Duration;
 
 use bson::{RawDocument, cstr};
@@ -11,6 +14,9 @@ use super::{
 };
 use crate::config::{AuthMechanism, Credential, Secret};
 use crate::operation::CommandError;
+
+#[cfg(feature = "oidc-environments")]
+pub use environment::{OidcEndpoints, OidcEnvironment, OidcEnvironmentError};
 
 /// The time to wait before a token is obtained in place of one that the server has refused.
 pub const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);

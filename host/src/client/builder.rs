@@ -204,7 +204,9 @@ impl<R: CurrentReactor, C: From<Topology<SocketRuntime<R>>>> ClientBuilder<R, C>
     ///
     /// Without one, the credentials of AWS come from the environment variables, a web identity, ECS
     /// or EC2, whichever is there first (with the feature `aws`), and tokens from the file that
-    /// `ENVIRONMENT:k8s` stands for. With one, the options may not name an `ENVIRONMENT`.
+    /// `ENVIRONMENT:k8s` stands for, or from the metadata of the cloud that `ENVIRONMENT:azure` or
+    /// `ENVIRONMENT:gcp` names (with the feature `oidc-environments`). With one, the options may
+    /// not name an `ENVIRONMENT`.
     ///
     /// ```
     /// # use sdam_core::auth::{CredentialResponse, OidcToken, CredentialRequest};

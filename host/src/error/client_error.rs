@@ -40,6 +40,22 @@ pub enum ClientError {
     /// There are two sources of tokens for MONGODB-OIDC.
     #[error("there is a provider of tokens, so the options may not name an ENVIRONMENT for them")]
     ProviderAndEnvironment,
+    /// The options want tokens from an environment that this build does not know.
+    #[error(
+        "ENVIRONMENT:{0} of MONGODB-OIDC needs the feature oidc-environments; build with it, or \
+         leave ENVIRONMENT out and give a provider of tokens: OptionsBuilder::oidc_callback(true) \
+         and ClientBuilder::credential_provider"
+    )]
+    EnvironmentUnsupported(Arc<str>),
+    /// The options name no environment that tokens come from, and there is no provider.
+    #[error(
+        "MONGODB-OIDC without an ENVIRONMENT needs a provider of tokens: \
+         ClientBuilder::credential_provider"
+    )]
+    NoTokenProvider,
+    /// The options ask for MONGODB-AWS, but this build cannot do it.
+    #[error("the options ask for MONGODB-AWS, which needs the feature aws")]
+    AwsUnsupported,
     /// The servers are named in DNS, and were not looked up.
     #[error("the servers of {0} have not been looked up in DNS; create the client with connect")]
     Unresolved(Arc<str>),

@@ -111,6 +111,9 @@ impl ErrorKind {
             | ClientError::TlsConfiguredTwice
             | ClientError::ProxyLogin(_)
             | ClientError::ProviderAndEnvironment
+            | ClientError::EnvironmentUnsupported(_)
+            | ClientError::NoTokenProvider
+            | ClientError::AwsUnsupported
             | ClientError::Unresolved(_) => Self::Configuration,
         }
     }

@@ -71,6 +71,9 @@ fn of_client(error: &ClientError) -> Option<Verdict> {
         | ClientError::TlsConfiguredTwice
         | ClientError::ProxyLogin(_)
         | ClientError::ProviderAndEnvironment
+        | ClientError::EnvironmentUnsupported(_)
+        | ClientError::NoTokenProvider
+        | ClientError::AwsUnsupported
         | ClientError::Unresolved(_) => Some(Verdict::InvalidOptions { reason: error.to_string() }),
     }
 }

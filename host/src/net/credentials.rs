@@ -2,6 +2,8 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "oidc-environments")]
+mod environments;
 pub(crate) mod sources;
 
 use std::fmt;
@@ -16,7 +18,7 @@ use crate::sync::before;
 
 /// The time that connecting to a service may take: less than connectTimeoutMS of the client by
 /// default, so that the application learns who does not answer.
-#[cfg(feature = "aws")]
+#[cfg(any(feature = "aws", feature = "oidc-environments"))]
 const CONNECT_TIME: Duration = Duration::from_secs(4);
 
 /// The answer of a provider, once it has it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sdam_core::config::{ServerAddress, TcpOptions};
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::http::{Endpoint, HttpRequest};
+use sdam_core::http::{Endpoint, HttpError, HttpRequest, HttpResponse, ResponseReader};
 use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
 
@@ -31,6 +31,20 @@ pub(crate) trait Responder {
 
     /// Takes note that the peer has closed the stream while its response was awaited.
     fn ended(&mut self) -> Result<Self::Answer, Self::Error>;
+}
+
+/// Reads a response as it is.
+impl Responder for ResponseReader {
+    type Answer = HttpResponse;
+    type Error = HttpError;
+
+    fn receive(&mut self, bytes: &[u8]) -> Result<Option<HttpResponse>, HttpError> {
+        self.receive(bytes)
+    }
+
+    fn ended(&mut self) -> Result<HttpResponse, HttpError> {
+        self.end()
+    }
 }
 
 /// The rules by which an exchange takes place.

@@ -3,7 +3,7 @@
 pub(crate) mod credentials;
 pub(crate) mod dial;
 pub(crate) mod dns;
-#[cfg(any(feature = "aws", feature = "ocsp"))]
+#[cfg(any(feature = "aws", feature = "ocsp", feature = "oidc-environments"))]
 pub(crate) mod http;
 pub(crate) mod reactor;
 #[cfg(feature = "ocsp")]

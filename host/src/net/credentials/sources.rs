@@ -2,14 +2,19 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sdam_core::auth::{CredentialRequest, CredentialResponse, OidcToken};
-use sdam_core::config::{AuthMechanism, Options, Secret};
+#[cfg(feature = "oidc-environments")]
+use sdam_core::auth::{OidcEndpoints, OidcEnvironment};
+use sdam_core::config::{AuthMechanism, Credential, Options, Secret};
 use sdam_core::failure::{Cause, Failure, Stage};
 
 use super::CredentialProvider;
 #[cfg(feature = "aws")]
 use super::aws;
+#[cfg(feature = "oidc-environments")]
+use super::environments;
 use crate::error::ClientError;
 use crate::net::reactor::{Lane, Reactor};
 use crate::system;
@@ -19,13 +24,16 @@ type Variable = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// The sources of tokens and credentials that are asked if the application has no provider.
 ///
-/// Tokens come from the file that `ENVIRONMENT:k8s` stands for; credentials of AWS, with the
-/// feature `aws`, from the environment variables, a web identity, an agent of ECS or EKS, or EC2,
-/// whichever is there first. The services of AWS are asked directly, whatever proxy leads to the
-/// servers.
+/// Tokens come from where the property `ENVIRONMENT` of MONGODB-OIDC says: `k8s` stands for a file,
+/// and `azure` and `gcp`, with the feature `oidc-environments`, for the metadata of these clouds.
+/// Credentials of AWS, with the feature `aws`, come from the environment variables, a web identity,
+/// an agent of ECS or EKS, or EC2, whichever is there first. All of these services are asked
+/// directly, whatever proxy leads to the servers.
 #[derive(Clone)]
 pub struct CredentialSources {
     variable: Variable,
+    #[cfg(feature = "oidc-environments")]
+    oidc_endpoints: Arc<OidcEndpoints>,
     #[cfg(feature = "aws")]
     aws: aws::Services,
 }
@@ -34,6 +42,8 @@ impl Default for CredentialSources {
     fn default() -> Self {
         Self {
             variable: Arc::new(system::variable),
+            #[cfg(feature = "oidc-environments")]
+            oidc_endpoints: Arc::default(),
             #[cfg(feature = "aws")]
             aws: aws::Services::default(),
         }
@@ -49,6 +59,15 @@ impl CredentialSources {
         variable: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.variable = Arc::new(variable);
+        self
+    }
+
+    /// Asks the metadata of Azure and Google Cloud for tokens at other addresses than those that
+    /// the clouds have fixed.
+    #[cfg(feature = "oidc-environments")]
+    #[must_use]
+    pub fn oidc_endpoints(mut self, endpoints: OidcEndpoints) -> Self {
+        self.oidc_endpoints = Arc::new(endpoints);
         self
     }
 
@@ -72,7 +91,7 @@ impl CredentialSources {
     /// Limits how long one exchange with a service of AWS may take; 10 s if nothing is said.
     #[cfg(feature = "aws")]
     #[must_use]
-    pub const fn aws_timeout(mut self, time: std::time::Duration) -> Self {
+    pub const fn aws_timeout(mut self, time: Duration) -> Self {
         self.aws.exchange_time = time;
         self
     }
@@ -88,21 +107,55 @@ impl fmt::Debug for CredentialSources {
 #[derive(Debug)]
 pub(crate) enum Provider {
     Application(Arc<dyn CredentialProvider>),
-    /// Sources of this process, and the property ENVIRONMENT of MONGODB-OIDC.
-    Sources(CredentialSources, Option<String>),
+    /// Sources of this process, and that of its tokens.
+    Sources(CredentialSources, Option<Environment>),
+}
+
+/// The environment that tokens of MONGODB-OIDC come from: the property ENVIRONMENT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Environment {
+    Kubernetes,
+    Test,
+    #[cfg(feature = "oidc-environments")]
+    Metadata(OidcEnvironment),
+}
+
+impl Environment {
+    /// Returns what the credential names, if it is one of MONGODB-OIDC.
+    fn of(credential: &Credential) -> Result<Option<Self>, ClientError> {
+        let property = credential.mechanism_properties.get("ENVIRONMENT").map(Secret::expose);
+        Ok(match property.filter(|_| credential.mechanism == Some(AuthMechanism::Oidc)) {
+            None => None,
+            Some("k8s") => Some(Self::Kubernetes),
+            Some("test") => Some(Self::Test),
+            #[cfg(feature = "oidc-environments")]
+            Some(_) => OidcEnvironment::of(credential).map(Self::Metadata),
+            #[cfg(not(feature = "oidc-environments"))]
+            Some(name) => return Err(ClientError::EnvironmentUnsupported(name.into())),
+        })
+    }
 }
 
 impl Provider {
-    /// Takes the application's, if there is one.
+    /// Takes the application's, if there is one; refuses what could not log in with any server.
     pub(crate) fn choose(
         options: &Options,
         given: Option<Arc<dyn CredentialProvider>>,
         sources: CredentialSources,
     ) -> Result<Self, ClientError> {
-        match (given, oidc_environment(options)) {
-            (Some(_), Some(_)) => Err(ClientError::ProviderAndEnvironment),
-            (Some(given), None) => Ok(Self::Application(given)),
-            (None, environment) => Ok(Self::Sources(sources, environment.map(str::to_owned))),
+        let credential = options.credential();
+        let mechanism = credential.and_then(|credential| credential.mechanism);
+        if mechanism == Some(AuthMechanism::Aws) && cfg!(not(feature = "aws")) {
+            return Err(ClientError::AwsUnsupported);
+        }
+        let environment = credential.map(Environment::of).transpose();
+        match (given, environment.map(Option::flatten)) {
+            (Some(_), Ok(Some(_)) | Err(_)) => Err(ClientError::ProviderAndEnvironment),
+            (Some(given), Ok(None)) => Ok(Self::Application(given)),
+            (None, Ok(None)) if mechanism == Some(AuthMechanism::Oidc) => {
+                Err(ClientError::NoTokenProvider)
+            }
+            (None, environment) => Ok(Self::Sources(sources, environment?)),
         }
     }
 
@@ -141,20 +194,39 @@ impl Provider {
             (Self::Sources(..), CredentialRequest::Aws) => {
                 Err(failure("MONGODB-AWS needs the feature aws"))
             }
-            (Self::Sources(sources, environment), CredentialRequest::Oidc(_)) => {
-                let file = token_file(environment.as_deref(), &*sources.variable);
-                let token = read_token(reactor, file.map_err(failure)?).await.map_err(failure)?;
-                Ok(CredentialResponse::Oidc(OidcToken::new(token.expose().trim_ascii())))
+            (Self::Sources(sources, environment), CredentialRequest::Oidc(question)) => {
+                let environment = environment.as_ref().ok_or(ClientError::NoTokenProvider);
+                let environment = environment.map_err(|error| failure(error.to_string()))?;
+                let token = sources.token(reactor, environment, question.timeout).await?;
+                Ok(CredentialResponse::Oidc(token))
             }
         }
     }
 }
 
-/// Returns which environment the options take the tokens of MONGODB-OIDC from.
-fn oidc_environment(options: &Options) -> Option<&str> {
-    let credential = options.credential()?;
-    let property = credential.mechanism_properties.get("ENVIRONMENT");
-    property.filter(|_| credential.mechanism == Some(AuthMechanism::Oidc)).map(Secret::expose)
+impl CredentialSources {
+    /// Returns a token of an environment; nothing is remembered, as the client does that.
+    #[cfg_attr(
+        not(feature = "oidc-environments"),
+        expect(unused_variables, reason = "files have no time of their own")
+    )]
+    async fn token<R: Reactor>(
+        &self,
+        reactor: &R,
+        environment: &Environment,
+        time: Duration,
+    ) -> Result<OidcToken, Failure> {
+        let file = match environment {
+            Environment::Kubernetes => Ok(pods_file(&*self.variable)),
+            Environment::Test => test_file(&*self.variable),
+            #[cfg(feature = "oidc-environments")]
+            Environment::Metadata(asked) => {
+                return environments::token(reactor, asked, &self.oidc_endpoints, time).await;
+            }
+        };
+        let token = read_token(reactor, file.map_err(failure)?).await.map_err(failure)?;
+        Ok(OidcToken::new(token.expose().trim_ascii()))
+    }
 }
 
 fn failure(detail: impl Into<Arc<str>>) -> Failure {
@@ -164,28 +236,18 @@ fn failure(detail: impl Into<Arc<str>>) -> Failure {
 /// The file in which Kubernetes puts a pod's token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Returns the file that holds the token of an environment (Authentication, "Built-in OIDC
-/// Environment Integrations").
-fn token_file(
-    environment: Option<&str>,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, String> {
-    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-    const PROVIDER: &str =
-        "OptionsBuilder::oidc_callback(true) and ClientBuilder::credential_provider";
-    match environment {
-        Some("k8s") => Ok(set("AZURE_FEDERATED_TOKEN_FILE")
-            .or_else(|| set("AWS_WEB_IDENTITY_TOKEN_FILE"))
-            .unwrap_or_else(|| SERVICE_ACCOUNT_TOKEN.into())),
-        Some("test") => {
-            set("OIDC_TOKEN_FILE").ok_or_else(|| "ENVIRONMENT:test needs OIDC_TOKEN_FILE".into())
-        }
-        Some(other) => Err(format!(
-            "ENVIRONMENT:{other} of MONGODB-OIDC is not built in; leave it out, and give a \
-             provider of tokens: {PROVIDER}"
-        )),
-        None => Err(format!("MONGODB-OIDC needs a provider of tokens: {PROVIDER}")),
-    }
+/// Returns the file with the token of a pod (Authentication, "Kubernetes").
+fn pods_file(variable: &dyn Fn(&str) -> Option<String>) -> String {
+    ["AZURE_FEDERATED_TOKEN_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE"]
+        .into_iter()
+        .find_map(|name| variable(name).filter(|value| !value.is_empty()))
+        .unwrap_or_else(|| SERVICE_ACCOUNT_TOKEN.into())
+}
+
+/// Returns the file with the token of tests (Authentication, "Test").
+fn test_file(variable: &dyn Fn(&str) -> Option<String>) -> Result<String, &'static str> {
+    let file = variable("OIDC_TOKEN_FILE").filter(|value| !value.is_empty());
+    file.ok_or("ENVIRONMENT:test needs OIDC_TOKEN_FILE")
 }
 
 /// Reads a file with a token, each time, as it is replaced before the token expires.
@@ -196,26 +258,88 @@ pub(super) async fn read_token<R: Reactor>(reactor: &R, path: String) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::{SERVICE_ACCOUNT_TOKEN, token_file};
+    use std::future::ready;
+    use std::sync::Arc;
 
-    fn file_of(environment: Option<&str>, variables: &[(&str, &str)]) -> Result<String, String> {
-        let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
-        token_file(environment, &|name| find(name).map(|(_, value)| (*value).to_owned()))
-    }
+    use sdam_core::auth::{CredentialRequest, CredentialResponse};
+    use sdam_core::config::{AuthMechanism, Options};
+
+    use super::{CredentialSources, Provider, SERVICE_ACCOUNT_TOKEN, pods_file, test_file};
+    use crate::error::ClientError;
+    use crate::net::credentials::CredentialProvider;
 
     #[test]
     fn each_environment_has_its_file_or_says_what_is_missing() {
-        let azure = ("AZURE_FEDERATED_TOKEN_FILE", "/azure");
-        let aws = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/aws");
-        assert_eq!(file_of(Some("k8s"), &[aws, azure]).as_deref(), Ok("/azure"));
-        assert_eq!(file_of(Some("k8s"), &[aws]).as_deref(), Ok("/aws"));
-        assert_eq!(file_of(Some("k8s"), &[]).as_deref(), Ok(SERVICE_ACCOUNT_TOKEN));
-        assert_eq!(file_of(Some("test"), &[("OIDC_TOKEN_FILE", "/t")]).as_deref(), Ok("/t"));
-        assert!(file_of(Some("test"), &[]).unwrap_err().contains("OIDC_TOKEN_FILE"));
-        for environment in [Some("azure"), Some("gcp"), None] {
-            let error = file_of(environment, &[]).unwrap_err();
-            assert!(error.contains("ClientBuilder::credential_provider"), "{error}");
-            assert!(error.contains(environment.unwrap_or("MONGODB-OIDC")), "{error}");
+        const BOTH: &[(&str, &str)] =
+            &[("AWS_WEB_IDENTITY_TOKEN_FILE", "/aws"), ("AZURE_FEDERATED_TOKEN_FILE", "/azure")];
+        let set = |variables: &'static [(&str, &str)]| {
+            move |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            }
+        };
+        assert_eq!(pods_file(&set(BOTH)), "/azure");
+        assert_eq!(pods_file(&set(&BOTH[..1])), "/aws");
+        assert_eq!(pods_file(&set(&[])), SERVICE_ACCOUNT_TOKEN);
+        assert_eq!(test_file(&set(&[("OIDC_TOKEN_FILE", "/t")])).as_deref(), Ok("/t"));
+        assert!(test_file(&set(&[])).unwrap_err().contains("OIDC_TOKEN_FILE"));
+    }
+
+    fn choose(options: &Options, has_provider: bool) -> Result<Provider, ClientError> {
+        let provider = |_: CredentialRequest| ready(Err::<CredentialResponse, _>("unused"));
+        let given = has_provider.then(|| Arc::new(provider) as Arc<dyn CredentialProvider>);
+        Provider::choose(options, given, CredentialSources::default())
+    }
+
+    fn environment(properties: &str) -> Options {
+        let uri = "mongodb://h/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT";
+        Options::parse(&format!("{uri}:{properties}")).unwrap()
+    }
+
+    /// "Test", "Azure", "GCP", "Kubernetes"; what this build cannot do is known before a login.
+    #[test]
+    fn an_environment_that_is_not_built_in_is_refused_before_anything_is_connected_to() {
+        for (name, resource, is_built_in) in [
+            ("k8s", "", true),
+            ("test", "", true),
+            ("azure", ",TOKEN_RESOURCE:api", cfg!(feature = "oidc-environments")),
+            ("gcp", ",TOKEN_RESOURCE:api", cfg!(feature = "oidc-environments")),
+        ] {
+            let options = environment(&format!("{name}{resource}"));
+            let chosen = choose(&options, false);
+            match is_built_in {
+                true => assert!(matches!(chosen, Ok(Provider::Sources(_, Some(_)))), "{name}"),
+                false => {
+                    let error = chosen.unwrap_err().to_string();
+                    let wanted = format!("ENVIRONMENT:{name} of MONGODB-OIDC needs the feature");
+                    assert!(error.starts_with(&wanted), "{error}");
+                    assert!(error.contains("ClientBuilder::credential_provider"), "{error}");
+                }
+            }
+            // "If both ENVIRONMENT and an OIDC Callback .. are provided .., the driver MUST raise
+            // an error."
+            let both = choose(&options, true);
+            assert!(matches!(both, Err(ClientError::ProviderAndEnvironment)), "{name}: {both:?}");
         }
+    }
+
+    #[test]
+    fn a_mechanism_that_could_never_log_in_is_refused_before_anything_is_connected_to() {
+        let builder = || Options::builder().uri("mongodb://h").unwrap();
+        let callback = builder().auth_mechanism(AuthMechanism::Oidc).oidc_callback(true);
+        let callback = callback.build().unwrap();
+        assert!(matches!(choose(&callback, true), Ok(Provider::Application(_))));
+        let error = choose(&callback, false).unwrap_err().to_string();
+        assert!(error.contains("ClientBuilder::credential_provider"), "{error}");
+        let aws = builder().auth_mechanism(AuthMechanism::Aws).build().unwrap();
+        for has_provider in [false, true] {
+            let error = choose(&aws, has_provider).err().map(|error| error.to_string());
+            let wanted = "the options ask for MONGODB-AWS, which needs the feature aws";
+            assert_eq!(error.as_deref(), (!cfg!(feature = "aws")).then_some(wanted));
+        }
+        assert!(matches!(
+            choose(&builder().build().unwrap(), false),
+            Ok(Provider::Sources(_, None))
+        ));
     }
 }

@@ -5,6 +5,7 @@ mod aws;
 mod fake_server;
 mod http;
 mod runtimes;
+mod secrets;
 mod server;
 mod tokens;
 
@@ -38,7 +39,8 @@ macro_rules! scenarios {
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for runtime in Runtime::ALL {
-        for (name, scenario) in aws::SCENARIOS.iter().chain(tokens::SCENARIOS) {
+        let all = [aws::SCENARIOS, secrets::SCENARIOS, tokens::SCENARIOS];
+        for (name, scenario) in all.into_iter().flatten() {
             trials.push(Trial::test(format!("{runtime:?}::{name}"), move || {
                 scenario(runtime);
                 Ok(())

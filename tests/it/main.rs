@@ -9,15 +9,6 @@ mod log_lines;
 mod logging;
 mod own_runtime;
 mod runtimes;
-#[cfg(all(
-    feature = "tokio",
-    feature = "smol",
-    feature = "async-std",
-    feature = "blocking",
-    feature = "aws",
-    feature = "tls"
-))]
-mod secrets;
 #[cfg(all(feature = "tokio", feature = "smol", feature = "blocking"))]
 mod seeds;
 mod support;

@@ -1,5 +1,5 @@
-//! Secrets, which are found nowhere under any runtime: not in logs, events, spans, metrics, views,
-//! errors or recordings.
+//! Secrets, which are found nowhere: not in logs, events, spans, metrics, views, errors or
+//! recordings.
 
 use std::convert::Infallible;
 use std::fmt::{Debug, Display, Write};
@@ -8,20 +8,32 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdam::core::auth::{AwsCredentials, CredentialRequest, CredentialResponse, OidcToken};
+use sdam::core::auth::{
+    AwsCredentials, AwsEndpoints, CredentialRequest, CredentialResponse, OidcToken,
+};
 use sdam::core::bson::{DateTime, RawDocumentBuf, rawdoc};
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::metrics::Exposition;
 use sdam::core::spans::{SpanEnd, SpanSettings, SpanStart};
 use sdam::core::topology::Topics;
-use sdam::host::{Recording, Span, Tracer};
+use sdam::host::{CredentialSources, Recording, Span, Tracer};
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, User};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
+
+use crate::fake_server::FakeServer;
+use crate::http::{Http, credentials};
+use crate::runtimes::Runtime;
+use crate::server::AwsServer;
+use crate::tokens;
+
+crate::scenarios! {
+    a_secret_is_found_in_nothing_that_a_client_shows,
+}
 
 /// The part that every secret here has.
 const MARK: &str = "planted";
@@ -86,6 +98,10 @@ struct Case {
     commands: Vec<RawDocumentBuf>,
     /// The number of seconds in which all that takes place.
     time: u64,
+    /// The sources of tokens and credentials; without them a provider answers.
+    sources: Option<CredentialSources>,
+    /// True if every command has to succeed.
+    succeeds: bool,
 }
 
 /// Answers with secrets.
@@ -107,7 +123,10 @@ struct Seen(String);
 /// Runs a case with a client of a runtime: what its `close` takes, and how its futures are waited
 /// for, if it has any.
 macro_rules! run {
-    ($seen:ident, $case:ident, $folder:ident, $client:ty, ($($time:expr)?), [$($wait:tt)*]) => {{
+    (
+        $seen:ident, $case:ident, $folder:ident,
+        $client:ty, $single:expr, ($($time:expr)?), [$($wait:tt)*]
+    ) => {{
         let file = $folder.join("log");
         let (settings, _) = LogSettings::from_variables(|name| match name {
             "MONGODB_LOG_ALL" => Some("trace".to_owned()),
@@ -115,9 +134,11 @@ macro_rules! run {
             "MONGODB_LOG_PATH" => file.to_str().map(str::to_owned),
             _ => None,
         });
-        let is_asked = $case.uri.contains("MONGODB-OIDC");
+        let is_asked = $case.uri.contains("MONGODB-OIDC") && $case.sources.is_none();
         let options = Options::builder().uri(&$case.uri);
-        let options = options.and_then(|options| options.oidc_callback(is_asked).build());
+        let options = options.and_then(|options| {
+            options.oidc_callback(is_asked).single_threaded($single).build()
+        });
         let options = match options {
             Ok(options) => options,
             Err(error) => return $seen.error(&error),
@@ -127,7 +148,11 @@ macro_rules! run {
         let (mut recording, spans) = (Recording::everything(), Spans::default());
         let with_text = SpanSettings::enabled().with_query_text_max_length(100_000);
         let builder = <$client>::builder(options).log(settings).metrics().record(&recording);
-        let builder = builder.tracer(spans.clone()).spans(with_text).credential_provider(answer);
+        let builder = builder.tracer(spans.clone()).spans(with_text);
+        let builder = match $case.sources.clone() {
+            Some(sources) => builder.credential_sources(sources),
+            None => builder.credential_provider(answer),
+        };
         let (client, mut events) = match builder.topics(Topics::ALL).build_with_events() {
             Ok(both) => both,
             Err(error) => return $seen.error(&error),
@@ -136,6 +161,7 @@ macro_rules! run {
         for command in &$case.commands {
             match hurried.run_command("admin", command)$($wait)* {
                 Ok(reply) => $seen.show(&reply),
+                Err(error) if $case.succeeds => panic!("{}: {error}", $case.uri),
                 Err(error) => $seen.error(&error),
             }
         }
@@ -166,7 +192,7 @@ impl Seen {
     }
 
     /// Looks at everything that comes of a case under a runtime.
-    fn run(&mut self, runtime: &str, case: &Case, folder: &Path) {
+    fn run(&mut self, runtime: Runtime, case: &Case, folder: &Path) {
         let lines = Lines::default();
         let collecting = tracing::subscriber::set_default(lines.clone());
         self.run_by(runtime, case, folder);
@@ -174,18 +200,24 @@ impl Seen {
         self.0.push_str(&lines.0.lock().unwrap());
     }
 
-    fn run_by(&mut self, runtime: &str, case: &Case, folder: &Path) {
+    fn run_by(&mut self, runtime: Runtime, case: &Case, folder: &Path) {
+        let time = Duration::from_secs(9);
         match runtime {
-            "tokio" => tokio::runtime::Handle::current().block_on(async {
-                run!(self, case, folder, sdam::tokio::Topology, (), [.await]);
+            Runtime::Tokio => tokio::runtime::Handle::current().block_on(async {
+                run!(self, case, folder, sdam::tokio::Topology, false, (), [.await]);
             }),
-            "smol" => smol::block_on(async {
-                run!(self, case, folder, sdam::smol::Topology, (), [.await]);
+            Runtime::Smol => smol::block_on(async {
+                run!(self, case, folder, sdam::smol::Topology, false, (), [.await]);
             }),
-            "async-std" => async_std::task::block_on(async {
-                run!(self, case, folder, sdam::async_std::Topology, (), [.await]);
+            Runtime::AsyncStd => async_std::task::block_on(async {
+                run!(self, case, folder, sdam::async_std::Topology, false, (), [.await]);
             }),
-            _ => run!(self, case, folder, sdam::blocking::Topology, (Duration::from_secs(9)), []),
+            Runtime::Blocking => {
+                run!(self, case, folder, sdam::blocking::Topology, false, (time), []);
+            }
+            Runtime::SingleThreaded => {
+                run!(self, case, folder, sdam::blocking::Topology, true, (time), []);
+            }
         }
     }
 }
@@ -253,20 +285,28 @@ fn cases(uri: &str, proxy: u16, key_file: &str) -> Vec<Case> {
         ("ann:planted-password@", "authMechanism=planted-mechanism".to_owned()),
     ];
     let (logged_in, ping) = (with("ann:planted-password@", "maxPoolSize=5"), rawdoc! { "ping": 1 });
-    let succeeding = Case { uri: logged_in, commands: sensitive(), time: 90 };
+    let uri = logged_in;
+    let succeeding = Case { uri, commands: sensitive(), time: 90, sources: None, succeeds: false };
     // Whatever fails only when time is over, fails soon.
     let failing = failing.iter().map(|(login, options)| Case {
         uri: with(login, options),
         commands: vec![ping.clone()],
         time: 1,
+        sources: None,
+        succeeds: false,
     });
     [succeeding].into_iter().chain(failing).collect()
 }
 
+/// A login that succeeds, with a mechanism, its properties, and the sources of its secrets.
+fn login(server: &FakeServer, options: &str, sources: Option<CredentialSources>) -> Case {
+    let uri = format!("mongodb://{}/?authMechanism={options}", server.address);
+    Case { uri, commands: vec![rawdoc! { "ping": 1 }], time: 90, sources, succeeds: true }
+}
+
 /// Command Logging and Monitoring, "Security"; Logging, "Security"; OpenTelemetry, "Security
 /// Implication": what is sensitive is left out.
-#[tokio::test]
-async fn a_secret_is_found_in_nothing_that_a_client_of_any_runtime_shows() {
+async fn a_secret_is_found_in_nothing_that_a_client_shows(runtime: Runtime) {
     let mut described = EmbeddedOptions::default();
     described.users = vec![User::new("ann", "planted-password")];
     let cluster = EmbeddedCluster::start(described).await.unwrap();
@@ -275,23 +315,38 @@ async fn a_secret_is_found_in_nothing_that_a_client_of_any_runtime_shows() {
     let kind = "ENCRYPTED PRIVATE KEY";
     fs::write(&key_file, format!("-----BEGIN {kind}-----\nplanted+key\n-----END {kind}-----\n"))
         .unwrap();
-    let cases = cases(&cluster.uri(), refusing_proxy().await, key_file.to_str().unwrap());
-    let run = |runtime| {
-        let (cases, folder) = (cases.clone(), folder.path().join(runtime));
-        fs::create_dir(&folder).unwrap();
-        spawn_blocking(move || {
-            let mut seen = Seen::default();
-            cases.iter().for_each(|case| seen.run(runtime, case, &folder));
-            shows_all_but_secrets(runtime, &seen.0);
-        })
-    };
-    for task in ["tokio", "smol", "async-std", "blocking"].map(run) {
-        task.await.unwrap();
+    let mut cases = cases(&cluster.uri(), refusing_proxy().await, key_file.to_str().unwrap());
+
+    // Secrets that services hand out, over HTTP, and that a server takes.
+    let (agent, aws) = (Http::start(credentials).await, AwsServer::start().await);
+    let endpoint = || agent.endpoint.clone();
+    let of_agent = CredentialSources::default()
+        .variables(|name| (name == "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").then(|| "/".into()))
+        .aws_endpoints(AwsEndpoints::new(endpoint(), endpoint(), endpoint()));
+    cases.push(login(&aws.fake, "MONGODB-AWS", Some(of_agent)));
+    let shown = Arc::default();
+    let takes_tokens = tokens::server(&shown).await;
+    let clouds =
+        tokens::CLOUDS.map(|name| Http::start(move |_| tokens::token(name, "planted.jwt")));
+    for (name, http) in tokens::CLOUDS.into_iter().zip(clouds) {
+        let properties = format!("ENVIRONMENT:{name},TOKEN_RESOURCE:api");
+        let options = format!("MONGODB-OIDC&authMechanismProperties={properties}");
+        cases.push(login(&takes_tokens, &options, Some(tokens::metadata(&http.await))));
     }
+    cases.push(login(&takes_tokens, "MONGODB-OIDC", None));
+
+    let seen = spawn_blocking(move || {
+        let mut seen = Seen::default();
+        cases.iter().for_each(|case| seen.run(runtime, case, folder.path()));
+        seen
+    });
+    shows_all_but_secrets(runtime, &seen.await.unwrap().0);
+    assert_eq!((agent.count(), aws.fake.count("saslContinue")), (1, 1));
+    assert_eq!(*shown.lock().unwrap(), ["planted.jwt", "planted.jwt", "planted-oidc"]);
 }
 
 /// Looks for secrets, and for what proves that each kind of text is looked at.
-fn shows_all_but_secrets(runtime: &str, seen: &str) {
+fn shows_all_but_secrets(runtime: Runtime, seen: &str) {
     for shown in [
         "\"ping\"",
         "\"saslStart\"",
@@ -307,8 +362,8 @@ fn shows_all_but_secrets(runtime: &str, seen: &str) {
         "db.query.text",
         "ReplicaSetWithPrimary",
     ] {
-        assert!(seen.contains(shown), "{runtime}: {shown} is not among what is looked at");
+        assert!(seen.contains(shown), "{runtime:?}: {shown} is not among what is looked at");
     }
     let found: Vec<_> = seen.lines().filter(|line| line.contains(MARK)).collect();
-    assert!(found.is_empty(), "{runtime}: {found:#?}");
+    assert!(found.is_empty(), "{runtime:?}: {found:#?}");
 }

@@ -11,6 +11,7 @@ mod fake_server;
 mod flight_recorder;
 mod load_balanced;
 mod oidc;
+mod oidc_human;
 mod plain;
 mod srv;
 #[path = "../support/mod.rs"]

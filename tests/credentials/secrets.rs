@@ -12,7 +12,7 @@ use sdam::core::auth::{
     AwsCredentials, AwsEndpoints, CredentialRequest, CredentialResponse, OidcToken,
 };
 use sdam::core::bson::{DateTime, RawDocumentBuf, rawdoc};
-use sdam::core::config::Options;
+use sdam::core::config::{AllowedHosts, Options};
 use sdam::core::logging::LogSettings;
 use sdam::core::metrics::Exposition;
 use sdam::core::spans::{SpanEnd, SpanSettings, SpanStart};
@@ -102,12 +102,32 @@ struct Case {
     sources: Option<CredentialSources>,
     /// True if every command has to succeed.
     succeeds: bool,
+    /// True if a person obtains the token.
+    is_human: bool,
+}
+
+impl Case {
+    /// A client whose logins may fail.
+    const fn new(uri: String, commands: Vec<RawDocumentBuf>, time: u64) -> Self {
+        Self { uri, commands, time, sources: None, succeeds: false, is_human: false }
+    }
+
+    /// A login that succeeds, with a mechanism, its properties, and the sources of its secrets.
+    fn login(server: &FakeServer, options: &str, sources: Option<CredentialSources>) -> Self {
+        let uri = format!("mongodb://{}/?authMechanism={options}", server.address);
+        let case = Self::new(uri, vec![rawdoc! { "ping": 1 }], 90);
+        Self { sources, succeeds: true, ..case }
+    }
 }
 
 /// Answers with secrets.
 async fn answer(question: CredentialRequest) -> Result<CredentialResponse, Infallible> {
     Ok(match question {
-        CredentialRequest::Oidc(_) => CredentialResponse::Oidc(OidcToken::new("planted-oidc")),
+        CredentialRequest::Oidc(question) => {
+            let token = OidcToken::new("planted-oidc");
+            let refresh = question.idp_info.map(|_| "planted-refresh".into());
+            CredentialResponse::Oidc(token.with_refresh_token(refresh))
+        }
         _ => {
             let credentials = AwsCredentials::new("AKIA", "planted-secret");
             let credentials = credentials.with_session_token(Some("planted-session".into()));
@@ -134,10 +154,14 @@ macro_rules! run {
             "MONGODB_LOG_PATH" => file.to_str().map(str::to_owned),
             _ => None,
         });
-        let is_asked = $case.uri.contains("MONGODB-OIDC") && $case.sources.is_none();
+        let has_callback = $case.uri.contains("MONGODB-OIDC") && $case.sources.is_none();
         let options = Options::builder().uri(&$case.uri);
         let options = options.and_then(|options| {
-            options.oidc_callback(is_asked).single_threaded($single).build()
+            let options = match $case.is_human {
+                true => options.oidc_human_callback(AllowedHosts::default()),
+                false => options.oidc_callback(has_callback),
+            };
+            options.single_threaded($single).build()
         });
         let options = match options {
             Ok(options) => options,
@@ -285,23 +309,12 @@ fn cases(uri: &str, proxy: u16, key_file: &str) -> Vec<Case> {
         ("ann:planted-password@", "authMechanism=planted-mechanism".to_owned()),
     ];
     let (logged_in, ping) = (with("ann:planted-password@", "maxPoolSize=5"), rawdoc! { "ping": 1 });
-    let uri = logged_in;
-    let succeeding = Case { uri, commands: sensitive(), time: 90, sources: None, succeeds: false };
+    let succeeding = Case::new(logged_in, sensitive(), 90);
     // Whatever fails only when time is over, fails soon.
-    let failing = failing.iter().map(|(login, options)| Case {
-        uri: with(login, options),
-        commands: vec![ping.clone()],
-        time: 1,
-        sources: None,
-        succeeds: false,
-    });
+    let failing = failing
+        .iter()
+        .map(|(login, options)| Case::new(with(login, options), vec![ping.clone()], 1));
     [succeeding].into_iter().chain(failing).collect()
-}
-
-/// A login that succeeds, with a mechanism, its properties, and the sources of its secrets.
-fn login(server: &FakeServer, options: &str, sources: Option<CredentialSources>) -> Case {
-    let uri = format!("mongodb://{}/?authMechanism={options}", server.address);
-    Case { uri, commands: vec![rawdoc! { "ping": 1 }], time: 90, sources, succeeds: true }
 }
 
 /// Command Logging and Monitoring, "Security"; Logging, "Security"; OpenTelemetry, "Security
@@ -323,7 +336,7 @@ async fn a_secret_is_found_in_nothing_that_a_client_shows(runtime: Runtime) {
     let of_agent = CredentialSources::default()
         .variables(|name| (name == "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").then(|| "/".into()))
         .aws_endpoints(AwsEndpoints::new(endpoint(), endpoint(), endpoint()));
-    cases.push(login(&aws.fake, "MONGODB-AWS", Some(of_agent)));
+    cases.push(Case::login(&aws.fake, "MONGODB-AWS", Some(of_agent)));
     let shown = Arc::default();
     let takes_tokens = tokens::server(&shown).await;
     let clouds =
@@ -331,9 +344,13 @@ async fn a_secret_is_found_in_nothing_that_a_client_shows(runtime: Runtime) {
     for (name, http) in tokens::CLOUDS.into_iter().zip(clouds) {
         let properties = format!("ENVIRONMENT:{name},TOKEN_RESOURCE:api");
         let options = format!("MONGODB-OIDC&authMechanismProperties={properties}");
-        cases.push(login(&takes_tokens, &options, Some(tokens::metadata(&http.await))));
+        cases.push(Case::login(&takes_tokens, &options, Some(tokens::metadata(&http.await))));
     }
-    cases.push(login(&takes_tokens, "MONGODB-OIDC", None));
+    cases.push(Case::login(&takes_tokens, "MONGODB-OIDC", None));
+    // The second token comes by the refresh token of the first.
+    let shown_by_person = Arc::default();
+    let of_person = tokens::provider(&shown_by_person, 1).await;
+    cases.push(Case { is_human: true, ..Case::login(&of_person, "MONGODB-OIDC", None) });
 
     let seen = spawn_blocking(move || {
         let mut seen = Seen::default();
@@ -343,6 +360,8 @@ async fn a_secret_is_found_in_nothing_that_a_client_shows(runtime: Runtime) {
     shows_all_but_secrets(runtime, &seen.await.unwrap().0);
     assert_eq!((agent.count(), aws.fake.count("saslContinue")), (1, 1));
     assert_eq!(*shown.lock().unwrap(), ["planted.jwt", "planted.jwt", "planted-oidc"]);
+    assert_eq!(*shown_by_person.lock().unwrap(), ["planted-oidc"; 2]);
+    assert_eq!(of_person.count("saslContinue"), 1);
 }
 
 /// Looks for secrets, and for what proves that each kind of text is looked at.

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sdam::bson::{RawDocument, rawdoc};
-use sdam::core::auth::OidcEndpoints;
-use sdam::core::config::{AuthMechanism, OptionsBuilder};
-use sdam::core::failure::{Cause, Stage};
+use sdam::core::auth::{CredentialRequest, CredentialResponse, IdpInfo, OidcEndpoints, OidcToken};
+use sdam::core::config::{AllowedHosts, AuthMechanism, OptionsBuilder};
+use sdam::core::failure::{Cause, Failure, Stage};
 use sdam::host::CredentialSources;
 
 use crate::fake_server::{FakeServer, error, first_key, payload, sasl};
 use crate::http::{Http, Reaction, ok};
-use crate::runtimes::{Runtime, failed, is_configuration, ping};
+use crate::runtimes::{Asked, Runtime, failed, is_configuration, ping};
 
 crate::scenarios! {
     a_pods_token_is_read_for_each_login,
@@ -22,6 +22,7 @@ crate::scenarios! {
     a_token_of_a_cloud_is_asked_for_once_until_it_is_refused,
     metadata_that_misbehave_are_an_error_that_says_which_and_why,
     metadata_that_do_not_answer_are_given_up,
+    a_person_may_take_longer_than_connecting,
 }
 
 /// A server that notes the tokens it is shown.
@@ -195,4 +196,52 @@ async fn metadata_that_do_not_answer_are_given_up(runtime: Runtime) {
         let failure = failed(&*runtime.client(&server, hurried, metadata(&http))).await;
         assert_eq!((failure.stage, failure.cause), (Stage::Authenticate, Cause::Timeout));
     }
+}
+
+/// A server that describes an identity provider, and takes every token; it says so many times that
+/// one has expired.
+pub(crate) async fn provider(shown: &Arc<Mutex<Vec<String>>>, expires: usize) -> FakeServer {
+    let (shown, expires) = (Arc::clone(shown), AtomicUsize::new(expires));
+    FakeServer::start(Arc::new(move |_, command: &RawDocument| {
+        if !["saslStart", "saslContinue"].contains(&&*first_key(command)) {
+            let left = expires.load(Ordering::Relaxed);
+            expires.store(left.saturating_sub(1), Ordering::Relaxed);
+            return Some(if left > 0 {
+                error(391)
+            } else {
+                rawdoc! { "ok": 1 }
+            });
+        }
+        let message = RawDocument::from_bytes(payload(command)).unwrap();
+        Some(match message.get_str("jwt") {
+            Ok(token) => {
+                shown.lock().unwrap().push(token.to_owned());
+                sasl(true, b"")
+            }
+            Err(_) => sasl(false, rawdoc! { "issuer": "https://idp" }.as_bytes()),
+        })
+    }))
+    .await
+}
+
+/// "OIDC Human Callback": "The timeout duration MUST be 5 minutes", whatever connectTimeoutMS is.
+async fn a_person_may_take_longer_than_connecting(runtime: Runtime) {
+    let shown = Arc::default();
+    let server = provider(&shown, 0).await;
+    let human = |options: OptionsBuilder| {
+        let options = options.auth_mechanism(AuthMechanism::Oidc);
+        let options = options.connect_timeout(Duration::from_secs(2));
+        options.oidc_human_callback(AllowedHosts::default())
+    };
+    let slow = |question| {
+        let CredentialRequest::Oidc(question) = question else { panic!("another question") };
+        assert_eq!(question.idp_info, Some(IdpInfo::new("https://idp")));
+        async {
+            // Longer than connectTimeoutMS, which would be over.
+            smol::Timer::after(Duration::from_millis(2500)).await;
+            Ok::<_, Failure>(CredentialResponse::Oidc(OidcToken::new("token")))
+        }
+    };
+    ping(&*runtime.client(&server, human, Asked::Provider(slow))).await.unwrap();
+    assert_eq!(*shown.lock().unwrap(), ["token"]);
 }

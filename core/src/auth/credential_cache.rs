@@ -4,8 +4,8 @@ use std::fmt;
 
 use bson::DateTime;
 
-use super::AwsCredentials;
 use super::keys::{Hash, Keys};
+use super::{AwsCredentials, IdpInfo};
 use crate::config::Secret;
 
 /// The number of SCRAM keys that are kept; the members of a deployment share one or two.
@@ -15,7 +15,7 @@ const MAX_KEYS: usize = 16;
 const MIN_VALIDITY: i64 = 300_000;
 
 /// The credential cache of one client's connections: keys derived from the password, a
-/// token, credentials of AWS.
+/// token and what refreshes it, credentials of AWS.
 ///
 /// It belongs to one client, as its options hold for all of it. No form of showing it shows
 /// anything; it is wiped from memory when dropped. A client keeps one, gives each
@@ -33,6 +33,7 @@ const MIN_VALIDITY: i64 = 300_000;
 pub struct CredentialCache {
     keys: Vec<KnownKeys>,
     token: Latest<Secret>,
+    refresh: Latest<Refresh>,
     aws: Latest<AwsCredentials>,
 }
 
@@ -42,6 +43,14 @@ struct KnownKeys {
     salt: Vec<u8>,
     iterations: u32,
     keys: Keys,
+}
+
+/// The means of obtaining the next token without the person.
+#[derive(Clone, PartialEq)]
+pub(super) struct Refresh {
+    pub(super) token: Secret,
+    /// The identity provider that gave it out.
+    pub(super) idp_info: IdpInfo,
 }
 
 /// A value, or that there is none, and how often that has changed: of two words on it the one
@@ -83,6 +92,7 @@ impl CredentialCache {
             }
         }
         self.token.merge(&of_connection.token);
+        self.refresh.merge(&of_connection.refresh);
         self.aws.merge(&of_connection.aws);
     }
 
@@ -110,6 +120,25 @@ impl CredentialCache {
     pub(super) fn remember_token(&mut self, token: Secret) {
         if self.token.value.as_ref() != Some(&token) {
             self.token.set(Some(token));
+        }
+    }
+
+    /// Returns how the next token is obtained without the person.
+    pub(super) const fn refresh(&self) -> Option<&Refresh> {
+        self.refresh.value.as_ref()
+    }
+
+    /// Remembers it, or that there is no way.
+    pub(super) fn remember_refresh(&mut self, refresh: Option<Refresh>) {
+        if self.refresh.value != refresh {
+            self.refresh.set(refresh);
+        }
+    }
+
+    /// Forgets a refresh token that was of no use, if it is still the one.
+    pub(super) fn forget_refresh(&mut self, token: &Secret) {
+        if self.refresh().is_some_and(|refresh| refresh.token == *token) {
+            self.refresh.set(None);
         }
     }
 

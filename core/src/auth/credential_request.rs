@@ -21,6 +21,14 @@ pub enum CredentialRequest {
     Oidc(OidcRequest),
 }
 
+impl CredentialRequest {
+    /// Returns whether a person may have to answer it: neither connectTimeoutMS nor timeoutMS is a
+    /// limit then (Authentication, "OIDC Human Callback").
+    pub const fn is_for_person(&self) -> bool {
+        matches!(self, Self::Oidc(OidcRequest { idp_info: Some(_), .. }))
+    }
+}
+
 /// The question for a provider of tokens: the inputs of an OIDC callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,8 +38,14 @@ pub struct OidcRequest {
     /// The user's name, if one was given.
     pub username: Option<String>,
     /// The time that the answer may take: what is left of the operation's time, connectTimeoutMS or
-    /// a minute, whichever is shortest.
+    /// a minute, whichever is shortest; five minutes if a person is asked.
     pub timeout: Duration,
+    /// The identity provider at which a person logs in, if
+    /// [`oidc_human_callback`](crate::config::OptionsBuilder::oidc_human_callback) is set.
+    pub idp_info: Option<IdpInfo>,
+    /// The refresh token that came with an earlier token of that provider, which may do instead of
+    /// the person.
+    pub refresh_token: Option<Secret>,
     /// The remembered token that the server has just refused.
     ///
     /// Wait [`PAUSE_AFTER_REFUSAL`](super::PAUSE_AFTER_REFUSAL) then; and if the client remembers
@@ -42,7 +56,47 @@ pub struct OidcRequest {
 impl OidcRequest {
     /// Asks for any token, in the time given.
     pub const fn new(timeout: Duration) -> Self {
-        Self { version: CALLBACK_VERSION, username: None, timeout, refused: None }
+        Self {
+            version: CALLBACK_VERSION,
+            username: None,
+            timeout,
+            idp_info: None,
+            refresh_token: None,
+            refused: None,
+        }
+    }
+}
+
+/// An identity provider, as the server describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IdpInfo {
+    /// The URL of the provider, from which its metadata can be discovered (RFC 8414).
+    pub issuer: String,
+    /// The id that the provider knows the application by, if it needs one.
+    pub client_id: Option<String>,
+    /// The scopes to request beside those of every login.
+    pub request_scopes: Vec<String>,
+}
+
+impl IdpInfo {
+    /// Describes a provider that needs no id, and no further scopes.
+    pub fn new(issuer: impl Into<String>) -> Self {
+        Self { issuer: issuer.into(), client_id: None, request_scopes: Vec::new() }
+    }
+
+    /// Replaces [`client_id`](Self::client_id).
+    #[must_use]
+    pub fn with_client_id(mut self, client_id: Option<String>) -> Self {
+        self.client_id = client_id;
+        self
+    }
+
+    /// Replaces [`request_scopes`](Self::request_scopes).
+    #[must_use]
+    pub fn with_request_scopes(mut self, request_scopes: Vec<String>) -> Self {
+        self.request_scopes = request_scopes;
+        self
     }
 }
 
@@ -112,12 +166,22 @@ pub struct OidcToken {
     pub access_token: Secret,
     /// The time that it is valid, `None` or zero for ever. Nothing depends on it yet.
     pub expires_in: Option<Duration>,
+    /// The refresh token with which the next one can be obtained; only the answer of a person has
+    /// one.
+    pub refresh_token: Option<Secret>,
 }
 
 impl OidcToken {
     /// Holds a token that is valid for ever, as far as is known.
     pub fn new(access_token: impl Into<Secret>) -> Self {
-        Self { access_token: access_token.into(), expires_in: None }
+        Self { access_token: access_token.into(), expires_in: None, refresh_token: None }
+    }
+
+    /// Replaces [`refresh_token`](Self::refresh_token).
+    #[must_use]
+    pub fn with_refresh_token(mut self, refresh_token: Option<Secret>) -> Self {
+        self.refresh_token = refresh_token;
+        self
     }
 
     /// Says how long it is valid.

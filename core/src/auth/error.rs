@@ -2,6 +2,7 @@
 
 use super::MAX_TOKEN_LEN;
 use super::scram::MIN_ITERATIONS;
+use crate::config::ServerAddress;
 use crate::failure::{Cause, Failure, Stage};
 use crate::hello::ReplyError;
 
@@ -59,6 +60,12 @@ pub(crate) enum AuthError {
     #[error("MONGODB-AWS needs the feature `aws`, which this library was built without")]
     #[cfg_attr(feature = "aws", allow(dead_code, reason = "the feature is there"))]
     NoAws,
+    #[error(
+        "{} is not among the allowed hosts of MONGODB-OIDC with a person, so that it is shown no \
+         token; name it in the AllowedHosts of OptionsBuilder::oidc_human_callback, if it may have \
+         one", .0.as_ref().map_or_else(|| "a server without a name".into(), ToString::to_string)
+    )]
+    HostNotAllowed(Option<ServerAddress>),
     #[error("a token is longer than {MAX_TOKEN_LEN} bytes, which no server takes")]
     TokenLength,
     #[error("the provider of tokens gave an empty one")]
@@ -96,6 +103,7 @@ impl AuthError {
             | Self::PlainWithoutTls
             | Self::NoKerberos
             | Self::NoAws
+            | Self::HostNotAllowed(_)
             | Self::TokenLength
             | Self::EmptyToken
             | Self::WrongAnswer

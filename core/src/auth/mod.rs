@@ -29,7 +29,7 @@ pub use aws::{
 pub(crate) use command::SecretDocument;
 pub use credential_cache::CredentialCache;
 pub use credential_request::{
-    AwsCredentials, CredentialRequest, CredentialResponse, OidcRequest, OidcToken,
+    AwsCredentials, CredentialRequest, CredentialResponse, IdpInfo, OidcRequest, OidcToken,
 };
 pub(crate) use error::AuthError;
 pub(crate) use keys::Keys;
@@ -39,7 +39,7 @@ pub use oidc::PAUSE_AFTER_REFUSAL;
 pub use oidc::{OidcEndpoints, OidcEnvironment, OidcEnvironmentError};
 pub use scram::MIN_ITERATIONS;
 
-use crate::config::{AuthMechanism, Credential, Options};
+use crate::config::{AuthMechanism, Credential, Options, ServerAddress};
 use crate::operation::CommandError;
 
 /// The maximum length of a token, in bytes.
@@ -108,6 +108,7 @@ pub(crate) fn check(
     credential: &Credential,
     options: &Options,
     encrypted: bool,
+    server: Option<&ServerAddress>,
 ) -> Result<(), AuthError> {
     match credential.mechanism {
         None | Some(AuthMechanism::ScramSha1 | AuthMechanism::ScramSha256)
@@ -118,6 +119,11 @@ pub(crate) fn check(
         Some(AuthMechanism::Plain) if !encrypted && !options.plain_without_tls() => {
             Err(AuthError::PlainWithoutTls)
         }
+        Some(AuthMechanism::Oidc) => match (options.oidc_human_callback(), server) {
+            (None, _) => Ok(()),
+            (Some(hosts), Some(server)) if hosts.allows(server) => Ok(()),
+            (Some(_), server) => Err(AuthError::HostNotAllowed(server.cloned())),
+        },
         Some(AuthMechanism::Gssapi) => Err(AuthError::NoKerberos),
         Some(AuthMechanism::Aws) if cfg!(not(feature = "aws")) => Err(AuthError::NoAws),
         _ => Ok(()),
@@ -140,6 +146,9 @@ pub(crate) fn conversation(
         }
         AuthMechanism::X509 => Box::new(x509::X509::new(credential)),
         AuthMechanism::Plain => Box::new(plain::Plain::new(credential)),
+        AuthMechanism::Oidc if options.oidc_human_callback().is_some() => {
+            Box::new(oidc::OidcHuman::new(credential))
+        }
         AuthMechanism::Oidc => Box::new(oidc::Oidc::new(credential, options.connect_timeout())),
         #[cfg(feature = "aws")]
         AuthMechanism::Aws => Box::new(aws::Aws::new(nonce)),

@@ -1,7 +1,8 @@
-//! MONGODB-OIDC: a token of OpenID Connect says who the client is (the "machine" flow).
+//! MONGODB-OIDC: a token of OpenID Connect says who the client is, and a machine obtains it.
 
 #[cfg(feature = "oidc-environments")]
 mod environment;
+mod human;
 
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use super::{
 };
 use crate::config::{AuthMechanism, Credential, Secret};
 use crate::operation::CommandError;
+
+pub(super) use human::OidcHuman;
 
 #[cfg(feature = "oidc-environments")]
 pub use environment::{OidcEndpoints, OidcEnvironment, OidcEnvironmentError};
@@ -47,10 +50,7 @@ impl Oidc {
 
     /// "One-Step": the token is all there is to say.
     fn show(&mut self, token: &Secret) -> AuthStep {
-        let token = token.expose();
-        let mut payload = SecretDocument::with_room(token.len());
-        payload.append(cstr!("jwt"), token);
-        AuthStep::Send(self.sasl.start(payload.as_bytes()))
+        AuthStep::Send(self.sasl.start(jwt(token).as_bytes()))
     }
 
     fn ask(&self, refused: Option<Secret>) -> AuthStep {
@@ -58,6 +58,23 @@ impl Oidc {
         question.username.clone_from(&self.username);
         question.refused = refused;
         AuthStep::Ask(CredentialRequest::Oidc(question))
+    }
+}
+
+/// The message that shows a token: "JwtStepRequest".
+fn jwt(token: &Secret) -> SecretDocument {
+    let token = token.expose();
+    let mut payload = SecretDocument::with_room(token.len());
+    payload.append(cstr!("jwt"), token);
+    payload
+}
+
+/// Refuses a token that no server takes.
+fn check(token: &Secret) -> Result<(), AuthError> {
+    match token.expose().len() {
+        0 => Err(AuthError::EmptyToken),
+        1..=MAX_TOKEN_LEN => Ok(()),
+        _ => Err(AuthError::TokenLength),
     }
 }
 
@@ -97,12 +114,7 @@ impl Conversation for Oidc {
         credential_cache: &mut CredentialCache,
     ) -> Result<AuthStep, AuthError> {
         let CredentialResponse::Oidc(token) = answer else { return Err(AuthError::WrongAnswer) };
-        if token.access_token.expose().len() > MAX_TOKEN_LEN {
-            return Err(AuthError::TokenLength);
-        }
-        if token.access_token.expose().is_empty() {
-            return Err(AuthError::EmptyToken);
-        }
+        check(&token.access_token)?;
         // Another connection has obtained it, so that it may have expired since.
         if credential_cache.token() == Some(&token.access_token) && !self.refused {
             self.shown = Some(token.access_token.clone());

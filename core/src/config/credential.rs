@@ -123,6 +123,24 @@ pub enum CredentialError {
     },
 }
 
+/// The number of callbacks of MONGODB-OIDC that the settings announce.
+#[derive(Clone, Copy, PartialEq)]
+enum Callbacks {
+    None,
+    One,
+    Both,
+}
+
+impl Callbacks {
+    const fn of(settings: &Settings) -> Self {
+        match (settings.oidc_callback, settings.oidc_human_callback.is_some()) {
+            (false, false) => Self::None,
+            (true, true) => Self::Both,
+            _ => Self::One,
+        }
+    }
+}
+
 /// The database of users that no database of the server knows.
 const EXTERNAL: &str = "$external";
 
@@ -163,7 +181,7 @@ impl Credential {
             mechanism_properties: settings.auth_mechanism_properties.clone(),
         };
         if let Some(mechanism) = mechanism {
-            credential.check(mechanism, settings.oidc_callback)?;
+            credential.check(mechanism, Callbacks::of(settings))?;
         }
         if mechanism == Some(AuthMechanism::Gssapi) {
             let properties = &mut credential.mechanism_properties;
@@ -172,7 +190,7 @@ impl Credential {
         Ok(Some(credential))
     }
 
-    fn check(&self, mechanism: AuthMechanism, callback: bool) -> Result<(), CredentialError> {
+    fn check(&self, mechanism: AuthMechanism, callbacks: Callbacks) -> Result<(), CredentialError> {
         let name = mechanism.name();
         let missing = |what| Err(CredentialError::Missing { mechanism: name, what });
         let not_allowed = |what| Err(CredentialError::NotAllowed { mechanism: name, what });
@@ -202,7 +220,7 @@ impl Credential {
             }
             AuthMechanism::Aws => Ok(()),
             AuthMechanism::Oidc if password => not_allowed("a password"),
-            AuthMechanism::Oidc => self.check_oidc(callback),
+            AuthMechanism::Oidc => self.check_oidc(callbacks),
         }
     }
 
@@ -226,7 +244,7 @@ impl Credential {
         }
     }
 
-    fn check_oidc(&self, callback: bool) -> Result<(), CredentialError> {
+    fn check_oidc(&self, callbacks: Callbacks) -> Result<(), CredentialError> {
         let mechanism = AuthMechanism::Oidc.name();
         let missing = |what| Err(CredentialError::Missing { mechanism, what });
         let not_allowed = |what| Err(CredentialError::NotAllowed { mechanism, what });
@@ -237,8 +255,15 @@ impl Credential {
         let username = self.username.is_some();
         let resource = self.property("TOKEN_RESOURCE").is_some();
         match self.property("ENVIRONMENT") {
-            None if !callback => missing("the property ENVIRONMENT, or a callback"),
-            Some(_) if callback => not_allowed("both the property ENVIRONMENT and a callback"),
+            _ if callbacks == Callbacks::Both => {
+                not_allowed("both a callback and a human callback")
+            }
+            None if callbacks == Callbacks::None => {
+                missing("the property ENVIRONMENT, or a callback")
+            }
+            Some(_) if callbacks == Callbacks::One => {
+                not_allowed("both the property ENVIRONMENT and a callback")
+            }
             Some("azure" | "gcp") if !resource => missing("the property TOKEN_RESOURCE here"),
             Some("test" | "k8s") | None if resource => {
                 not_allowed("the property TOKEN_RESOURCE here")

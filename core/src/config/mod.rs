@@ -13,6 +13,7 @@
 
 mod address;
 pub mod address_map;
+mod allowed_hosts;
 mod concern;
 mod credential;
 pub mod metadata;
@@ -22,6 +23,7 @@ mod secret;
 pub mod uri;
 
 pub use address::{AddressError, DEFAULT_PORT, MAX_HOST_LEN, ServerAddress};
+pub use allowed_hosts::AllowedHosts;
 pub use concern::{Acknowledgment, ReadConcern, WriteConcern};
 pub use credential::{AuthMechanism, Credential, CredentialError};
 pub use metadata::DriverInfo;

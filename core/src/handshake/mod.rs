@@ -21,7 +21,7 @@ pub use connection_description::ConnectionDescription;
 use crate::auth::{
     self, AuthError, AuthStep, Conversation, CredentialCache, CredentialRequest, Derivation,
 };
-use crate::config::{AuthMechanism, Credential, Options};
+use crate::config::{AuthMechanism, Credential, Options, ServerAddress};
 use crate::description::ServerType;
 use crate::failure::{Cause, Failure, Stage};
 use crate::operation::OperationError;
@@ -45,12 +45,17 @@ pub struct HandshakeOptions {
     pub credential_cache: CredentialCache,
     /// True if the stream is encrypted, as with TLS.
     pub encrypted: bool,
+    /// The server, by the address that it advertises; needed where a person obtains the token of
+    /// MONGODB-OIDC, as only [`AllowedHosts`](crate::config::AllowedHosts) may be shown it.
+    pub server: Option<ServerAddress>,
 }
 
 impl HandshakeOptions {
-    /// Begins with an empty cache, on a stream that others may read along.
+    /// Begins with an empty cache, on a stream that others may read along, with a server that has
+    /// no name.
     pub fn new(client: RawDocumentBuf, nonce: [u8; 24]) -> Self {
-        Self { client, nonce, credential_cache: CredentialCache::default(), encrypted: false }
+        let credential_cache = CredentialCache::default();
+        Self { client, nonce, credential_cache, encrypted: false, server: None }
     }
 
     /// Replaces [`credential_cache`](Self::credential_cache).
@@ -64,6 +69,13 @@ impl HandshakeOptions {
     #[must_use]
     pub fn with_encrypted(mut self, encrypted: bool) -> Self {
         self.encrypted = encrypted;
+        self
+    }
+
+    /// Replaces [`server`](Self::server).
+    #[must_use]
+    pub fn with_server(mut self, server: Option<ServerAddress>) -> Self {
+        self.server = server;
         self
     }
 }
@@ -144,10 +156,10 @@ impl Handshake {
         opening: HandshakeOptions,
         out: &mut Vec<u8>,
     ) -> Result<Self, OperationError> {
-        let HandshakeOptions { client, nonce, credential_cache, encrypted } = opening;
+        let HandshakeOptions { client, nonce, credential_cache, encrypted, server } = opening;
         let credential = options.credential();
         if let Some(credential) = credential {
-            auth::check(credential, options, encrypted).map_err(stream)?;
+            auth::check(credential, options, encrypted, server.as_ref()).map_err(stream)?;
         }
         let speculation = match credential {
             Some(credential) => {
@@ -193,8 +205,8 @@ impl Handshake {
         else {
             return Err(stream(AuthError::OnceMore(mechanism.map(AuthMechanism::name))));
         };
-        let HandshakeOptions { nonce, mut credential_cache, encrypted, .. } = opening;
-        auth::check(credential, options, encrypted).map_err(stream)?;
+        let HandshakeOptions { nonce, mut credential_cache, encrypted, server, .. } = opening;
+        auth::check(credential, options, encrypted, server.as_ref()).map_err(stream)?;
         if let Some(token) = &connection_description.token {
             credential_cache.forget_token(token);
         }

@@ -71,6 +71,11 @@ impl<C> Pool<C> {
         }
     }
 
+    /// The client has what a person was asked for, and goes on with the login.
+    pub(super) fn person_answered(&mut self, id: ConnectionId) {
+        self.pending.resume(id, self.limit());
+    }
+
     /// Returns when the answer to a command of a login that is sent now is given up.
     fn limit_of_command(&self) -> Option<Instant> {
         let timeout = self.config.handshake_timeout.filter(|timeout| !timeout.is_zero());

@@ -515,6 +515,8 @@ impl<C> Machine for Pool<C> {
             Input::Reached { connection, stage } => self.reached(connection, stage),
             Input::Asked { connection } => self.asked(connection),
             Input::Answered { connection } => self.answered(connection),
+            Input::PersonAsked { connection } => self.pending.suspend(connection),
+            Input::PersonAnswered { connection } => self.person_answered(connection),
             Input::Failing { connection } => self.failing(connection),
             Input::Established { connection, outcome: Ok(established) } => {
                 self.established(connection, established, out);

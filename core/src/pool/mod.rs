@@ -76,6 +76,18 @@ pub enum Input<C> {
         /// The connection.
         connection: ConnectionId,
     },
+    /// A person is asked for what a login needs: the connection has no limit meanwhile
+    /// (Authentication, "OIDC Human Callback").
+    PersonAsked {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// The person has answered, or is not waited for any more: the limit is that of establishing,
+    /// from now on.
+    PersonAnswered {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Establishing a connection has failed, and the topology is about to judge why.
     ///
     /// [`Established`](Input::Established) follows with the error. The operation that the

@@ -124,6 +124,26 @@ impl PendingSet {
         }
     }
 
+    /// Gives a connection no limit, unless somebody has judged it.
+    pub(super) fn suspend(&mut self, connection: ConnectionId) {
+        if let Some(pending) = self.connections.get_mut(&connection)
+            && let Some(limit) = pending.limit
+            && self.limits.remove(&(limit, connection))
+        {
+            (pending.limit, pending.asked) = (None, false);
+        }
+    }
+
+    /// Gives a connection up at `limit` that had none meanwhile.
+    pub(super) fn resume(&mut self, connection: ConnectionId, limit: Option<Instant>) {
+        if let Some(pending) = self.connections.get_mut(&connection)
+            && pending.limit.is_none()
+        {
+            pending.limit = limit;
+            self.limits.extend(limit.map(|limit| (limit, connection)));
+        }
+    }
+
     /// Gives a connection up at `renewed` only, if its limit has passed by `now` and was not judged
     /// yet.
     pub(super) fn renew(&mut self, connection: ConnectionId, now: Instant, renewed: Instant) {

@@ -3,6 +3,7 @@
 mod authenticating;
 mod hello;
 mod hostile;
+mod persons;
 mod server;
 #[cfg(feature = "aws")]
 mod signed;

@@ -39,7 +39,8 @@ pub(crate) fn built(build: impl FnOnce(OptionsBuilder) -> OptionsBuilder) -> Arc
 
 pub(crate) fn opening(options: &Options, credential_cache: CredentialCache) -> HandshakeOptions {
     let client = options.metadata().document();
-    HandshakeOptions::new(client, NONCE).with_credential_cache(credential_cache)
+    let server = options.seeds().first().cloned();
+    HandshakeOptions::new(client, NONCE).with_credential_cache(credential_cache).with_server(server)
 }
 
 impl Client {

@@ -206,7 +206,8 @@ impl<R: CurrentReactor, C: From<Topology<SocketRuntime<R>>>> ClientBuilder<R, C>
     /// or EC2, whichever is there first (with the feature `aws`), and tokens from the file that
     /// `ENVIRONMENT:k8s` stands for, or from the metadata of the cloud that `ENVIRONMENT:azure` or
     /// `ENVIRONMENT:gcp` names (with the feature `oidc-environments`). With one, the options may
-    /// not name an `ENVIRONMENT`.
+    /// not name an `ENVIRONMENT`. One that asks a person needs `oidc_human_callback` in the options
+    /// instead of `oidc_callback`.
     ///
     /// ```
     /// # use sdam_core::auth::{CredentialResponse, OidcToken, CredentialRequest};

@@ -414,6 +414,14 @@ impl<R: Runtime> Server<R> {
         }
     }
 
+    /// A person is asked for what a login needs, or has answered.
+    pub(crate) fn person(&self, connection: ConnectionId, is_asked: bool) {
+        self.handle(match is_asked {
+            true => Input::PersonAsked { connection },
+            false => Input::PersonAnswered { connection },
+        });
+    }
+
     /// Hello was answered on a connection that is still to be authenticated.
     pub(crate) fn hello_answered(&self, connection: ConnectionId, handshake: &Handshake) {
         let mut state = lock(&self.state);

@@ -143,6 +143,13 @@ impl<R: Runtime> PendingConnection<R> {
         }
     }
 
+    /// A person is asked for what the login needs, or has answered.
+    pub(crate) fn person(&self, is_asked: bool) {
+        if let Some(server) = self.server.upgrade() {
+            server.person(self.connection, is_asked);
+        }
+    }
+
     /// Hello was answered.
     pub(crate) fn hello_answered(&self, handshake: &Handshake) {
         if let Some(server) = self.server.upgrade() {

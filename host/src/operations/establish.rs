@@ -108,10 +108,12 @@ impl<R: Runtime> PendingConnection<R> {
             let failure = Failure::new(Stage::Hello, Cause::Canceled, "the client is gone");
             OperationError::Stream(failure)
         };
-        let shared = Arc::clone(self.server.upgrade().ok_or_else(gone)?.shared());
+        let known = self.server.upgrade().map(|it| (Arc::clone(it.shared()), it.address().clone()));
+        let (shared, address) = known.ok_or_else(gone)?;
         let opening = HandshakeOptions::new((**lock(&shared.metadata)).clone(), nonce)
             .with_credential_cache(lock(&shared.credential_cache).clone())
-            .with_encrypted(stream.transport().is_encrypted());
+            .with_encrypted(stream.transport().is_encrypted())
+            .with_server(Some(address));
         // What logs in is in there.
         let (mut out, mut stage) = (Zeroizing::new(Vec::new()), Stage::Hello);
         let handshake = Handshake::start(&shared.options, opening, &mut out)?;
@@ -145,7 +147,7 @@ impl<R: Runtime> PendingConnection<R> {
                     }
                 }
                 HandshakeProgress::Asking(question) => {
-                    match login.answer(question, None, &mut out).await {
+                    match self.answer(&mut login, question, &mut out).await {
                         Ok(step) => Ok(step),
                         Err(Asked::Unanswered(failure)) => {
                             return Err(of_stream(&login.handshake, failure));
@@ -157,10 +159,29 @@ impl<R: Runtime> PendingConnection<R> {
             // First, as what fails now may fail in the next stage already.
             self.report_progress(&login.handshake, &mut stage);
             step = next?;
-            if !out.is_empty() || matches!(step, HandshakeProgress::Asking(_)) {
+            let asks = matches!(&step, HandshakeProgress::Asking(it) if !it.is_for_person());
+            if !out.is_empty() || asks {
                 self.asked();
             }
         }
+    }
+
+    /// Finds an answer to what the login asks; a person has more time than connectTimeoutMS.
+    async fn answer(
+        &self,
+        login: &mut Login<R>,
+        question: CredentialRequest,
+        out: &mut Vec<u8>,
+    ) -> Result<HandshakeProgress, Asked> {
+        let is_for_person = question.is_for_person();
+        if is_for_person {
+            self.person(true);
+        }
+        let answer = login.answer(question, None, out).await;
+        if is_for_person {
+            self.person(false);
+        }
+        answer
     }
 
     /// The handshake has gone on, perhaps to the next stage.

@@ -706,7 +706,8 @@ impl<R: Runtime> CheckedOut<R> {
         // MONGODB-OIDC has no nonce.
         let opening = HandshakeOptions::new(RawDocumentBuf::new(), [0; 24])
             .with_credential_cache(lock(&shared.credential_cache).clone())
-            .with_encrypted(self.connection().stream.transport().is_encrypted());
+            .with_encrypted(self.connection().stream.transport().is_encrypted())
+            .with_server(Some(self.server().clone()));
         let (mut out, connection_description) =
             (Zeroizing::new(Vec::new()), self.connection_description().clone());
         let (handshake, mut step) =
@@ -726,6 +727,8 @@ impl<R: Runtime> CheckedOut<R> {
                     login.receive(message.bytes(), &mut out)?
                 }
                 HandshakeProgress::Asking(question) => {
+                    // "the callback is not subject to CSOT"
+                    let deadline = deadline.filter(|_| !question.is_for_person());
                     connection.answer(&mut login, question, deadline, &mut out).await?
                 }
             };

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, DateTime, RawDocument, rawdoc};
+use bson::{Binary, DateTime, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::fixture::{Fixture, Task};
 use super::puppet::Puppet;
@@ -18,7 +18,7 @@ use crate::net::credentials::CredentialProvider;
 use crate::operations::checked_out::CheckedOut;
 use crate::sync::lock;
 use sdam_core::auth::{AwsCredentials, CredentialRequest, CredentialResponse, OidcToken};
-use sdam_core::config::Options;
+use sdam_core::config::{AllowedHosts, AuthMechanism, Options};
 use sdam_core::failure::Cause;
 
 /// A provider that counts how often it is asked.
@@ -33,6 +33,14 @@ struct Provider {
 
 /// A client whose server wants tokens.
 fn discovered(options: &str) -> (Fixture, Arc<Provider>) {
+    let uri = format!(
+        "mongodb://a/?directConnection=true&authMechanism=MONGODB-OIDC\
+         &authMechanismProperties=ENVIRONMENT:k8s{options}"
+    );
+    discovered_by(Options::parse(&uri).unwrap())
+}
+
+fn discovered_by(options: Options) -> (Fixture, Arc<Provider>) {
     let provider = Arc::<Provider>::default();
     let asked = Arc::clone(&provider);
     let ask = move |question: CredentialRequest| {
@@ -53,11 +61,7 @@ fn discovered(options: &str) -> (Fixture, Arc<Provider>) {
     };
     let ask: Box<dyn CredentialProvider> = Box::new(ask);
     let puppet = Puppet { provider: Some(ask), ..Puppet::default() };
-    let uri = format!(
-        "mongodb://a/?directConnection=true&authMechanism=MONGODB-OIDC\
-         &authMechanismProperties=ENVIRONMENT:k8s{options}"
-    );
-    let host = Host::new(Arc::new(Options::parse(&uri).unwrap()), 1, puppet);
+    let host = Host::new(Arc::new(options), 1, puppet);
     host.ring();
     (Fixture::begin(host), provider)
 }
@@ -175,6 +179,54 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
         panic!("it waits for a token that cannot be used")
     };
     assert_eq!(error.failure().unwrap().cause, Cause::Closed);
+}
+
+/// "OIDC Human Callback": "The timeout duration MUST be 5 minutes. [...] the callback is not subject
+/// to CSOT"; nor is it to connectTimeoutMS.
+#[test]
+fn a_person_has_five_minutes_whatever_other_limits_there_are() {
+    const ALMOST: Duration = Duration::from_secs(299);
+    let binary = |bytes| Binary { subtype: BinarySubtype::Generic, bytes };
+    let sasl = |done: bool, payload: RawDocumentBuf| {
+        let payload = binary(payload.into_bytes());
+        Some(rawdoc! { "ok": 1, "conversationId": 1, "done": done, "payload": payload })
+    };
+    let uri = "mongodb://a/?directConnection=true&heartbeatFrequencyMS=10000000";
+    let options = Options::builder().uri(uri).unwrap().auth_mechanism(AuthMechanism::Oidc);
+    let options = options.oidc_human_callback(AllowedHosts::new(["a"])).build().unwrap();
+    let (fixture, provider) = discovered_by(options);
+    provider.hangs.store(true, Ordering::Relaxed);
+    *lock(&fixture.server.reply) = sasl(false, rawdoc! { "issuer": "https://idp" });
+    let pool = fixture.pool();
+    let mut login = Task::new(pool.check_out());
+    assert!(login.poll().is_pending());
+    fixture.establish();
+    assert_eq!(*lock(&provider.time), Some(Duration::from_secs(300)));
+    fixture.pass(ALMOST);
+    assert!(login.poll().is_pending());
+    *lock(&fixture.server.reply) = sasl(true, RawDocumentBuf::new());
+    provider.hangs.store(false, Ordering::Relaxed);
+    fixture.establish();
+    let Poll::Ready(Ok(first)) = login.poll() else { panic!("no connection") };
+    drop((login, first));
+
+    // Logging in once more, although the operation has less time; what comes of it is remembered.
+    let deadline = fixture.now() + Duration::from_secs(3);
+    *lock(&fixture.server.reply) = None;
+    let mut checked_out = fixture.run(pool.with_deadline(Some(deadline)).check_out()).unwrap();
+    let expired = Some(rawdoc! { "ok": 0, "code": 391 });
+    let described = sasl(false, rawdoc! { "issuer": "https://idp" });
+    let accepted = sasl(true, RawDocumentBuf::new());
+    lock(&fixture.server.replies).extend([expired, described, accepted]);
+    provider.hangs.store(true, Ordering::Relaxed);
+    let mut exchange = Task::new(ping(&mut checked_out));
+    assert!(exchange.poll().is_pending());
+    fixture.pass(ALMOST);
+    assert!(exchange.poll().is_pending());
+    provider.hangs.store(false, Ordering::Relaxed);
+    let Poll::Ready(Err(error)) = exchange.poll() else { panic!("the time was over") };
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(provider.asked.load(Ordering::Relaxed), 2);
 }
 
 /// A thread that a socket blocks would not hear of the answer: it is not made to read.

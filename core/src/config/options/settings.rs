@@ -29,6 +29,7 @@ impl Settings {
         self.auth_mechanism = defaults.auth_mechanism;
         self.auth_mechanism_properties = defaults.auth_mechanism_properties;
         self.oidc_callback = defaults.oidc_callback;
+        self.oidc_human_callback = defaults.oidc_human_callback;
     }
 
     pub(super) fn is_load_balanced(&self) -> bool {

@@ -24,7 +24,8 @@ use super::{
 };
 use crate::config::metadata::MAX_APPLICATION_NAME_LEN;
 use crate::config::{
-    AuthMechanism, MIN_RESCAN_INTERVAL, ReadPreference, Secret, ServerAddress, WriteConcern,
+    AllowedHosts, AuthMechanism, MIN_RESCAN_INTERVAL, ReadPreference, Secret, ServerAddress,
+    WriteConcern,
 };
 use crate::wire::Compressor;
 
@@ -361,6 +362,12 @@ options! {
     /// that a callback obtains the tokens of OpenID Connect, so that the property `ENVIRONMENT` is
     /// neither needed nor allowed.
     oidc_callback: bool = false => get own, set copy {}
+
+    /// that a callback obtains the tokens of OpenID Connect with the help of a person, which may
+    /// take five minutes, and which servers may be shown such a token. No other property of the
+    /// mechanism is allowed then.
+    oidc_human_callback: Option<AllowedHosts> = None
+        => get part<AllowedHosts>, set into<AllowedHosts> {}
 
     /// the most iterations of SCRAM that a server may ask for, by default 100,000, and never below
     /// 4,096: `maxScramIterations`.

@@ -310,7 +310,46 @@ fn keys_may_take_longer_to_derive_than_a_command_of_the_handshake_may() {
     }
 }
 
-/// The same: until hello is sent, and for an operation, connectTimeoutMS counts; and so it does
+/// Authentication, "OIDC Human Callback": "The timeout duration MUST be 5 minutes. [...] the
+/// callback is not subject to CSOT."
+#[test]
+fn while_a_person_is_asked_no_limit_counts_and_afterwards_the_same_as_before() {
+    let asked = Input::PersonAsked { connection: ConnectionId(1) };
+    let answered = Input::PersonAnswered { connection: ConnectionId(1) };
+    for handshake in [None, Some(millis(30))] {
+        let mut fixture = populating(Some(millis(100)), handshake);
+        ask(&mut fixture, Stage::Authenticate);
+        fixture.input(asked.clone());
+        assert_eq!(fixture.pool.deadline(), None);
+        fixture.at(300_000);
+        assert!(fixture.notes().is_empty());
+        fixture.input(answered.clone());
+        assert_eq!(fixture.pool.deadline(), Some(fixture.now + millis(100)));
+        ask(&mut fixture, Stage::Authenticate);
+        let limit = handshake.unwrap_or(millis(100));
+        assert_eq!(fixture.pool.deadline(), Some(fixture.now + limit));
+    }
+    // For an operation, too; and what was judged stays so.
+    let mut fixture = Fixture::new(|config| config.connect_timeout = Some(millis(100)));
+    fixture.input(Input::Command(Command::Ready));
+    fixture.check_out(1);
+    fixture.input(asked.clone());
+    fixture.at(5_000);
+    fixture.input(answered.clone());
+    fixture.notes();
+    fixture.at(5_100);
+    assert_eq!(fixture.notes(), ["time out c1 while connecting: connectTimeoutMS"]);
+    fixture.input(asked);
+    fixture.input(answered);
+    assert_eq!(fixture.pool.deadline(), None);
+    // Without connectTimeoutMS there is none before and none afterwards.
+    let mut fixture = populating(None, None);
+    fixture.input(Input::PersonAsked { connection: ConnectionId(1) });
+    fixture.input(Input::PersonAnswered { connection: ConnectionId(1) });
+    assert_eq!(fixture.pool.deadline(), None);
+}
+
+/// "Background Connection Pooling": until hello is sent, and for an operation, connectTimeoutMS counts; and so it does
 /// for ever where timeoutMS is no limit.
 #[test]
 fn the_time_of_an_operation_limits_neither_the_stream_nor_what_an_operation_waits_for() {

@@ -119,6 +119,8 @@ impl Model {
                     self.input(match choice % 8 {
                         0 | 4 => Input::Asked { connection },
                         1 => Input::Answered { connection },
+                        2 => Input::PersonAsked { connection },
+                        3 => Input::PersonAnswered { connection },
                         _ => Input::Reached { connection, stage: Stage::Hello },
                     });
                 }

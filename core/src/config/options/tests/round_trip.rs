@@ -10,9 +10,9 @@ use crate::config::address_map::AddressMap;
 use crate::config::metadata::{DriverInfo, Environment, Os};
 use crate::config::options::table::URI_OPTIONS;
 use crate::config::{
-    Acknowledgment, AuthMechanism, OpeningHello, Options, OptionsBuilder, PoolOptions,
-    ProxyOptions, ReadConcern, ReadMode, ReadPreference, Secret, ServerApi, ServerApiVersion,
-    SrvOptions, TagSet, TcpOptions, TlsOptions, Warning, WriteConcern,
+    Acknowledgment, AllowedHosts, AuthMechanism, OpeningHello, Options, OptionsBuilder,
+    PoolOptions, ProxyOptions, ReadConcern, ReadMode, ReadPreference, Secret, ServerApi,
+    ServerApiVersion, SrvOptions, TagSet, TcpOptions, TlsOptions, Warning, WriteConcern,
 };
 use crate::wire::Compressor;
 
@@ -121,7 +121,7 @@ fn with_what_only_builders_set() -> Options {
         .environment(Environment::default())
         .driver_info(DriverInfo::new("odm", None, None).unwrap())
         .tcp(TcpOptions::default().with_user_timeout(Some(Duration::from_secs(9))))
-        .oidc_callback(true)
+        .oidc_human_callback(AllowedHosts::new(["h"]))
         .auth_mechanism(AuthMechanism::Oidc)
         .local_threshold(Duration::from_nanos(1))
         .read_preference(preference)

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{query, refusal};
 use crate::config::uri::UriError;
 use crate::config::{
-    Acknowledgment, AuthMechanism, CredentialError, Options, OptionsError, PoolOptions,
-    ProxyOptions, ReadMode, ReadPreferenceError, Secret, TlsOptions, Warning, WriteConcern,
+    Acknowledgment, AllowedHosts, AuthMechanism, CredentialError, Options, OptionsError,
+    PoolOptions, ProxyOptions, ReadMode, ReadPreferenceError, Secret, TlsOptions, Warning,
+    WriteConcern,
 };
 use crate::wire::Compressor;
 
@@ -204,6 +205,21 @@ fn a_credential_is_whole_or_refused() {
     assert!(oidc().build().is_err());
     let both = oidc().oidc_callback(true).auth_mechanism_property("ENVIRONMENT", "k8s");
     assert!(both.build().is_err());
+    // "Drivers MUST return an error if both an OIDC Callback and `OIDC Human Callback` are
+    // provided"
+    let human = || oidc().oidc_human_callback(AllowedHosts::default());
+    assert!(human().username("ann").build().is_ok());
+    let both = human().oidc_callback(true).build();
+    let (mechanism, what) = ("MONGODB-OIDC", "both a callback and a human callback");
+    assert_eq!(both, Err(CredentialError::NotAllowed { mechanism, what }.into()));
+    let (name, value) = ("ENVIRONMENT", "k8s");
+    assert!(human().auth_mechanism_property(name, value).build().is_err());
+    // OIDC-H1.7: "This value MUST NOT be allowed in the URI connection string."
+    let uri = "mongodb+srv://a.example/?authMechanism=MONGODB-OIDC&\
+               authMechanismProperties=ALLOWED_HOSTS:%5B%22a.example%22%5D";
+    let listed = Options::builder().uri(uri).unwrap();
+    let error = listed.oidc_human_callback(AllowedHosts::default()).build().unwrap_err();
+    assert!(error.to_string().contains("other properties than ENVIRONMENT"), "{error}");
 }
 
 /// Connection String, "Values": one malformed pair is ignored, with a warning.

@@ -180,6 +180,7 @@ async fn metadata_that_misbehave_are_an_error_that_says_which_and_why(runtime: R
             let failure = failed(&*runtime.client(&server, cloud(name), metadata(&http))).await;
             assert!(failure.detail.contains(wanted), "{failure}");
             assert!(failure.detail.contains(&format!("ENVIRONMENT:{name} from")), "{failure}");
+            assert!(!failure.detail.contains("planted"), "{failure}");
             assert_eq!(server.count("saslStart"), 0);
         }
     }

@@ -44,7 +44,9 @@ pub struct OidcRequest {
     /// [`oidc_human_callback`](crate::config::OptionsBuilder::oidc_human_callback) is set.
     pub idp_info: Option<IdpInfo>,
     /// The refresh token that came with an earlier token of that provider, which may do instead of
-    /// the person.
+    /// the person. If the identity provider does not take it any more, ask the person instead of
+    /// failing: it comes with each question until there is another token. If the identity provider
+    /// gives no new one, return this one with the token.
     pub refresh_token: Option<Secret>,
     /// The remembered token that the server has just refused.
     ///

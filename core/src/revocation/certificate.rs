@@ -6,9 +6,10 @@ use std::sync::Arc;
 use der::asn1::{AnyRef, ObjectIdentifier, OctetString};
 use der::{Decode, Encode};
 use rustls::crypto::WebPkiSupportedAlgorithms;
-use rustls::pki_types::{CertificateDer, TrustAnchor};
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
+use webpki::{EndEntityCert, KeyUsage};
 use x509_cert::certificate::CertificateInner;
 use x509_cert::ext::pkix::AuthorityInfoAccessSyntax;
 use x509_cert::ext::pkix::name::GeneralName;
@@ -16,8 +17,9 @@ use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 
 use super::raw::{Raw, key_of};
-use super::responder::is_address;
+use super::responder::{InvalidAddress, is_address, parse};
 use super::structures::{CertId, OcspRequest, Request, TbsRequest};
+use crate::http::{HttpRequest, Method};
 
 /// `id-ad-ocsp` (RFC 5280, section 4.2.2.1).
 pub(super) const OCSP: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1");
@@ -74,6 +76,12 @@ impl Issuer {
         Some(Self { name: subject.to_vec(), key_info: key_info.to_vec() })
     }
 
+    /// Returns an authority that is trusted as an issuer.
+    fn trusted(anchor: &TrustAnchor<'_>) -> Self {
+        let key_info = anchor.subject_public_key_info.to_vec();
+        Self { name: anchor.subject.to_vec(), key_info }
+    }
+
     /// Returns the bits of the key.
     pub(super) fn key(&self) -> Option<&[u8]> {
         key_of(&self.key_info).map(|(_, key)| key)
@@ -107,6 +115,7 @@ impl Issuer {
 /// The contents of a server's certificate that are about revocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf<'a> {
+    whole: &'a [u8],
     raw: Raw<'a>,
     /// The address of each responder that can be asked, in the certificate's order.
     responders: Vec<String>,
@@ -116,9 +125,9 @@ pub(crate) struct Leaf<'a> {
 
 impl<'a> Leaf<'a> {
     /// Reads a certificate; `None` if it is none.
-    pub(crate) fn of(certificate: &'a [u8]) -> Option<Self> {
-        let raw = Raw::of(certificate)?;
-        let certificate = CertificateInner::<x509_cert::certificate::Raw>::from_der(certificate);
+    pub(crate) fn of(whole: &'a [u8]) -> Option<Self> {
+        let raw = Raw::of(whole)?;
+        let certificate = CertificateInner::<x509_cert::certificate::Raw>::from_der(whole);
         let certificate = certificate.ok()?;
         let extensions = certificate.tbs_certificate().extensions();
         let must_staple = extensions.into_iter().flatten().any(|it| {
@@ -134,7 +143,7 @@ impl<'a> Leaf<'a> {
             _ => None,
         });
         let responders = responders.filter(|it| is_address(it)).take(MAX_RESPONDERS).collect();
-        Some(Self { raw, responders, must_staple })
+        Some(Self { whole, raw, responders, must_staple })
     }
 
     /// Returns whether a responder is named.
@@ -142,35 +151,39 @@ impl<'a> Leaf<'a> {
         !self.responders.is_empty()
     }
 
-    /// Finds out who has issued it: one of the certificates that were sent with it, or an authority
-    /// that is trusted. Signatures are checked of those alone of which the answer is `wanted`.
+    /// Finds out who has issued it, by the way that leads from it to an authority that is trusted:
+    /// others may have the same name. The way is looked for only if the answer is `wanted` of one
+    /// who has that name.
     pub(crate) fn issued_by(
         &self,
         intermediates: &[CertificateDer<'_>],
         anchors: &[TrustAnchor<'_>],
         algorithms: &WebPkiSupportedAlgorithms,
+        now: UnixTime,
         wanted: impl Fn(&Subject) -> bool,
     ) -> Option<Subject> {
-        let trusted = anchors.iter().map(|it| {
-            (it.subject.as_ref(), || Issuer {
-                name: it.subject.to_vec(),
-                key_info: it.subject_public_key_info.to_vec(),
-            })
-        });
-        let trusted = trusted.filter(|(name, _)| *name == self.raw.issuer).map(|(_, make)| make());
-        let sent = intermediates.iter().filter_map(|it| Issuer::of(it));
-        let sent = sent.filter(|it| it.name == self.raw.issuer);
+        let of_name = |it: &Issuer| it.name == self.raw.issuer;
+        let trusted = anchors.iter().map(Issuer::trusted).filter(of_name);
+        let sent = intermediates.iter().filter_map(|it| Issuer::of(it)).filter(of_name);
         let mut subjects = trusted.chain(sent).filter_map(|issuer| self.with(issuer, algorithms));
-        subjects.find(|it| wanted(it) && self.is_signed_by(&it.issuer, algorithms))
-    }
-
-    fn is_signed_by(&self, issuer: &Issuer, algorithms: &WebPkiSupportedAlgorithms) -> bool {
-        let Raw { signed, algorithm, signature, .. } = self.raw;
-        issuer.has_signed(signed, algorithm, signature, algorithms)
+        if !subjects.any(|it| wanted(&it)) {
+            return None;
+        }
+        let certificate = CertificateDer::from(self.whole);
+        let certificate = EndEntityCert::try_from(&certificate).ok()?;
+        let usage = KeyUsage::server_auth();
+        let way = certificate
+            .verify_for_usage(algorithms.all, anchors, intermediates, now, usage, None, None)
+            .ok()?;
+        let issuer = match way.intermediate_certificates().next() {
+            Some(issuer) => Issuer::of(&issuer.der())?,
+            None => Issuer::trusted(way.anchor()),
+        };
+        self.with(issuer, algorithms)
     }
 
     fn with(&self, issuer: Issuer, algorithms: &WebPkiSupportedAlgorithms) -> Option<Subject> {
-        let serial = SerialNumber::new(self.raw.serial).ok()?;
+        let serial = SerialNumber::from_der(self.raw.serial).ok()?;
         let id = cert_id::<Sha1>(SHA_1, &issuer, serial)?;
         let algorithms = *algorithms;
         Some(Subject { id, issuer, responders: self.responders.clone(), algorithms })
@@ -210,6 +223,18 @@ impl Subject {
         let request_list = vec![Request { req_cert: self.id.clone() }];
         let request = OcspRequest { tbs_request: TbsRequest { request_list } };
         request.to_der().unwrap_or_default()
+    }
+
+    /// Returns the request to a responder (RFC 6960, appendix A.1).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the address is not one of HTTP. A responder needs no TLS, as responses are signed.
+    pub fn request_to(&self, responder: &str) -> Result<HttpRequest, InvalidAddress> {
+        let (endpoint, path) = parse(responder).ok_or(InvalidAddress)?;
+        let headers =
+            [("Content-Type", "application/ocsp-request"), ("Accept", "application/ocsp-response")];
+        Ok(endpoint.request(Method::Post, path, &headers, Some(&self.request())))
     }
 
     /// Returns whether a response is about this certificate, whichever of the two hashes it names

@@ -29,7 +29,8 @@ pub fn subject(
 ) -> Option<Subject> {
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
     let anchor = anchor_from_trusted_cert(authority).ok()?;
-    Leaf::of(certificate)?.issued_by(&[], &[anchor], &algorithms, |_| true)
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
+    Leaf::of(certificate)?.issued_by(&[], &[anchor], &algorithms, now, |_| true)
 }
 
 /// Returns the contents of the extension authorityInfoAccess of a certificate that names these
@@ -50,20 +51,38 @@ pub fn access(responders: &[String]) -> Vec<u8> {
 
 /// A response that is to be signed.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Answer<'a> {
     /// The certificate that it is about.
     pub subject: &'a Subject,
     /// The status; a reason for a revocation is `keyCompromise`.
     pub status: Status,
-    /// Since when that is so.
+    /// The time since when that is so.
     pub this_update: UnixTime,
-    /// When there will be a newer one.
+    /// The time at which there will be a newer one.
     pub next_update: Option<UnixTime>,
     /// The certificate of the delegate that signs it, if the authority itself does not.
     pub delegate: Option<&'a CertificateDer<'a>>,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    /// Describes one that the authority signs.
+    pub const fn new(
+        subject: &'a Subject,
+        status: Status,
+        this_update: UnixTime,
+        next_update: Option<UnixTime>,
+    ) -> Self {
+        Self { subject, status, this_update, next_update, delegate: None }
+    }
+
+    /// Has a delegate sign it, if there is one.
+    #[must_use]
+    pub const fn with_delegate(mut self, delegate: Option<&'a CertificateDer<'a>>) -> Self {
+        self.delegate = delegate;
+        self
+    }
+
     /// Writes it, signed by `sign` with ECDSA over P-256 and SHA-256.
     ///
     /// # Panics

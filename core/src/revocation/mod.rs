@@ -1,7 +1,7 @@
 //! Revocation of certificates: what OCSP says of a server's certificate, as values and machines.
 //!
-//! Implements [OCSP Support] and what it takes from RFC 6960, without I/O: a response is judged, the
-//! statuses that are known are kept, and an inquiry says what to ask which responder.
+//! Implements [OCSP Support] and what it takes from RFC 6960, without I/O: a response is judged,
+//! the statuses that are known are kept, and an inquiry says what to ask which responder.
 //!
 //! [OCSP Support]: https://github.com/mongodb/specifications/blob/master/source/ocsp-support/ocsp-support.md
 
@@ -28,6 +28,7 @@ pub use response::{InvalidResponse, Verdict};
 
 /// The status of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Status {
     /// It was not revoked.
     Good,

@@ -1,4 +1,4 @@
-//! The parts of a certificate as they came: what is signed and hashed must not be written anew.
+//! The parts of a certificate as they came: what is hashed must not be written once more.
 
 use der::asn1::{AnyRef, BitStringRef};
 use der::{Decode, Reader, SliceReader, Tag, TagNumber};
@@ -6,12 +6,7 @@ use der::{Decode, Reader, SliceReader, Tag, TagNumber};
 /// The parts of a certificate (RFC 5280, section 4.1).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
-    /// The part that is signed, whole.
-    pub(super) signed: &'a [u8],
-    /// The contents of the algorithm that it is signed with.
-    pub(super) algorithm: &'a [u8],
-    pub(super) signature: &'a [u8],
-    /// The contents of the serial number.
+    /// The serial number, whole.
     pub(super) serial: &'a [u8],
     /// The contents of the issuer's name.
     pub(super) issuer: &'a [u8],
@@ -25,24 +20,22 @@ impl<'a> Raw<'a> {
     /// Takes a certificate apart; `None` if it is none.
     pub(super) fn of(certificate: &'a [u8]) -> Option<Self> {
         let mut reader = SliceReader::new(contents(certificate)?).ok()?;
-        let signed = reader.tlv_bytes().ok()?;
-        let algorithm = AnyRef::decode(&mut reader).ok()?.value();
-        let signature = BitStringRef::decode(&mut reader).ok()?.as_bytes()?;
-        let mut reader = SliceReader::new(contents(signed)?).ok()?;
+        let mut reader = SliceReader::new(contents(reader.tlv_bytes().ok()?)?).ok()?;
         let version = Tag::ContextSpecific { constructed: true, number: TagNumber(0) };
         if Tag::peek(&reader).ok()? == version {
             reader.tlv_bytes().ok()?;
         }
-        let mut next = || AnyRef::decode(&mut reader).ok().map(|it| it.value());
-        let (serial, _algorithm, issuer) = (next()?, next()?, next()?);
+        let serial = reader.tlv_bytes().ok()?;
+        let mut next = || AnyRef::decode(&mut reader).ok().map(AnyRef::value);
+        let (_algorithm, issuer) = (next()?, next()?);
         let (_validity, subject, key_info) = (next()?, next()?, next()?);
-        Some(Self { signed, algorithm, signature, serial, issuer, subject, key_info })
+        Some(Self { serial, issuer, subject, key_info })
     }
 }
 
 /// Returns the contents of one element.
 pub(super) fn contents(element: &[u8]) -> Option<&[u8]> {
-    AnyRef::from_der(element).ok().map(|it| it.value())
+    AnyRef::from_der(element).ok().map(AnyRef::value)
 }
 
 /// Returns the contents of the algorithm and the bits of the key, of the contents of both.

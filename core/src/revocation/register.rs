@@ -7,8 +7,8 @@ use rustls::pki_types::UnixTime;
 
 use super::{CertificateId, Status, Verdict};
 
-/// The number of certificates that are remembered.
-const MAX_CERTIFICATES: usize = 10_000;
+/// The number of certificates that are remembered; a process has several registers.
+pub(super) const MAX_CERTIFICATES: usize = 500;
 
 /// The time for which a certificate is not asked about again after no responder has answered: each
 /// connection would be held up by it.
@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// that, but not every connection has to hear it.
 const PAUSE_AFTER_UNKNOWN: Duration = Duration::from_secs(10);
 
-/// The time after which an inquiry counts as given up, if nothing is heard of it: what drives it may
-/// have come to a standstill. It ends by itself before that.
+/// The time after which an inquiry counts as given up, if nothing is heard of it: what drives it
+/// may have come to a standstill. It ends by itself before that.
 const MAX_INQUIRY: Duration = Duration::from_secs(8);
 
 /// The statuses of certificates that are known, and the inquiries that are under way.
@@ -53,6 +53,7 @@ struct WithoutAnswer {
 
 /// The step to take for a connection whose certificate is to be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Turn {
     /// The status is known.
     Known(Status),
@@ -67,6 +68,7 @@ pub enum Turn {
 
 /// The end of an inquiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// A responder has given a valid response.
     Answered(Verdict),
@@ -91,7 +93,7 @@ impl Register {
     ///
     /// "An unknown certificate status SHOULD NOT be considered conclusive, and the corresponding
     /// OCSP response SHOULD NOT be cached." A revocation counts at once, however long what is known
-    /// is good for.
+    /// is good for, and is undone only by a response that is younger.
     pub fn learn(&mut self, id: &CertificateId, verdict: Verdict, now: UnixTime) -> bool {
         if !verdict.status.is_conclusive() {
             return false;
@@ -99,9 +101,13 @@ impl Register {
         if let Some(known) = self.known.get(id)
             && now < known.until
         {
-            let is_worse =
-                matches!((&known.status, &verdict.status), (Status::Good, Status::Revoked { .. }));
-            if !is_worse && verdict.until <= known.until {
+            let is_better = match (&known.status, &verdict.status) {
+                (Status::Good, Status::Revoked { .. }) => true,
+                // One that is older was signed before.
+                (Status::Revoked { .. }, Status::Good) => known.since < verdict.since,
+                _ => known.until < verdict.until,
+            };
+            if !is_better {
                 return false;
             }
         }

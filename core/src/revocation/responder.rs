@@ -1,9 +1,7 @@
 //! Inquiries: what is asked of the responders of a certificate, and what their answers say.
 
-use rustls::pki_types::UnixTime;
-
-use super::{InvalidResponse, Subject, Verdict};
-use crate::http::{Endpoint, HttpRequest, HttpResponse, Method};
+use super::InvalidResponse;
+use crate::http::Endpoint;
 
 /// The maximum length of a response of OCSP, in bytes: certificates of delegates are in it.
 pub const MAX_RESPONSE_LEN: usize = 64 * 1024;
@@ -28,39 +26,13 @@ pub enum UselessAnswer {
     Invalid(#[from] InvalidResponse),
 }
 
-impl Subject {
-    /// Returns the request to a responder (RFC 6960, appendix A.1).
-    ///
-    /// # Errors
-    ///
-    /// Fails if the address is not one of HTTP. A responder needs no TLS, as responses are signed.
-    pub fn request_to(&self, responder: &str) -> Result<HttpRequest, InvalidAddress> {
-        let (endpoint, path) = parse(responder).ok_or(InvalidAddress)?;
-        let headers =
-            [("Content-Type", "application/ocsp-request"), ("Accept", "application/ocsp-response")];
-        Ok(endpoint.request(Method::Post, path, &headers, Some(&self.request())))
-    }
-
-    /// Reads the answer of a responder.
-    ///
-    /// # Errors
-    ///
-    /// Fails if it holds no valid response about this certificate.
-    pub fn read(&self, answer: &HttpResponse, now: UnixTime) -> Result<Verdict, UselessAnswer> {
-        match answer.status {
-            200 => Ok(self.judge(&answer.body, now)?),
-            status => Err(UselessAnswer::Status(status)),
-        }
-    }
-}
-
 /// Returns whether a responder can be asked at this address.
 pub(super) fn is_address(address: &str) -> bool {
     address.len() <= MAX_ADDRESS_LEN && parse(address).is_some()
 }
 
 /// Takes an address apart, which anybody who issues certificates may have written.
-fn parse(address: &str) -> Option<(Endpoint, &str)> {
+pub(super) fn parse(address: &str) -> Option<(Endpoint, &str)> {
     let scheme = address.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
     let rest = &address[scheme.len()..];
     if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -9,12 +9,13 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use sha1::{Digest, Sha1};
 use webpki::{EndEntityCert, KeyUsage};
 
-use super::Status;
 use super::certificate::{Issuer, Subject};
 use super::structures::{
     BasicOcspResponse, CertStatus, OcspResponse, Reason, ResponderId, ResponseData, ResponseStatus,
     RevokedInfo, SingleResponse,
 };
+use super::{Status, UselessAnswer};
+use crate::http::HttpResponse;
 
 /// `id-pkix-ocsp-basic`
 pub(super) const BASIC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.1");
@@ -35,9 +36,12 @@ const MAX_AGE: u64 = 300;
 
 /// A valid response about a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verdict {
     /// The status.
     pub status: Status,
+    /// The time since when that is so: `thisUpdate`.
+    pub since: UnixTime,
     /// The end of the time for which it may be used, which is not part of it.
     pub until: UnixTime,
 }
@@ -102,6 +106,18 @@ impl Subject {
         let single = single.ok_or(InvalidResponse::OtherCertificate)?;
         self.check_signature(&basic, &data, &signed, now)?;
         verdict(single, now)
+    }
+
+    /// Reads the answer of a responder.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it holds no valid response about this certificate.
+    pub fn read(&self, answer: &HttpResponse, now: UnixTime) -> Result<Verdict, UselessAnswer> {
+        match answer.status {
+            200 => Ok(self.judge(&answer.body, now)?),
+            status => Err(UselessAnswer::Status(status)),
+        }
     }
 
     /// Checks who has signed a response: the issuer, or a delegate "issued directly by the CA that
@@ -193,7 +209,7 @@ fn verdict(single: &SingleResponse<'_>, now: UnixTime) -> Result<Verdict, Invali
             Status::Revoked { at, reason: revocation_reason.map(Reason::name) }
         }
     };
-    Ok(Verdict { status, until })
+    Ok(Verdict { status, since, until })
 }
 
 fn unix(time: GeneralizedTime) -> UnixTime {

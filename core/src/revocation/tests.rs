@@ -5,11 +5,12 @@ use std::time::Duration;
 use proptest::prelude::{any, prop, proptest};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, SigningKey as _,
+    Issuer, KeyPair, SerialNumber, SigningKey as _,
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::harness::{Answer, access, subject};
+use super::register::MAX_CERTIFICATES;
 use super::{
     CertificateId, InvalidResponse, Leaf, Outcome, Register, Status, Subject, Turn, UselessAnswer,
     Verdict,
@@ -102,6 +103,22 @@ fn a_certificate_says_whom_to_ask_and_whether_it_demands_a_staple() {
     assert!(Leaf::of(&[0x30, 0]).is_none());
 }
 
+/// Numbers that the rules for certificates do not allow, and that there are.
+#[test]
+fn a_certificate_with_an_odd_number_is_one_to_be_asked_about() {
+    let authority = Authority::new("a");
+    for number in [vec![0xff; 20], vec![0x80], vec![0, 0x80], vec![1; 20]] {
+        let (certificate, _) = authority.issue(|params| {
+            params.custom_extensions = vec![responder()];
+            params.serial_number = Some(SerialNumber::from_slice(&number));
+        });
+        let subject = subject(&certificate, &authority.certificate).expect("its issuer is known");
+        let response = signed(&answer(&subject, revoked()), authority.key());
+        let verdict = subject.judge(&response, at(NOW)).unwrap();
+        assert!(matches!(verdict.status, Status::Revoked { .. }), "{number:?}");
+    }
+}
+
 /// RFC 6960, section 3.2, 1. and 2.: the certificate is the one that was asked about, and the
 /// signature is valid.
 #[test]
@@ -111,7 +128,7 @@ fn a_response_of_the_issuer_says_good_revoked_or_unknown() {
     for status in [Status::Good, Status::Unknown] {
         let response = signed(&answer(&subject, status.clone()), authority.key());
         let verdict = subject.judge(&response, at(NOW)).unwrap();
-        assert_eq!(verdict, Verdict { status, until: at(NOW + DAY) });
+        assert_eq!(verdict, Verdict { status, since: at(NOW - DAY), until: at(NOW + DAY) });
     }
     let response = signed(&answer(&subject, revoked()), authority.key());
     let verdict = subject.judge(&response, at(NOW)).unwrap();
@@ -212,7 +229,7 @@ proptest! {
 }
 
 fn verdict(status: Status, until: u64) -> Verdict {
-    Verdict { status, until: at(until) }
+    Verdict { status, since: at(NOW), until: at(until) }
 }
 
 /// Begins an inquiry, for which another connection waits.
@@ -299,8 +316,25 @@ fn the_fresher_response_is_kept_and_a_revocation_counts_at_once() {
     assert_eq!(register.status(&id, at(NOW + 8)), Some(&Status::Good));
     register.learn(&id, verdict(revoked(), NOW + 7), at(NOW));
     assert_eq!(register.status(&id, at(NOW + 6)), Some(&revoked()));
-    register.learn(&id, good(NOW + 7), at(NOW));
-    assert_eq!(register.status(&id, at(NOW + 6)), Some(&revoked()), "it is not fresher");
     register.learn(&id, good(NOW + 20), at(NOW));
+    assert_eq!(register.status(&id, at(NOW + 6)), Some(&revoked()), "it is not younger");
+    register.learn(&id, Verdict { since: at(NOW + 1), ..good(NOW + 7) }, at(NOW + 1));
     assert_eq!(register.status(&id, at(NOW + 6)), Some(&Status::Good), "a hold that has ended");
+}
+
+#[test]
+fn a_register_that_is_full_forgets_what_is_out_of_date_first() {
+    let (authority, mut register) = (Authority::new("a"), Register::default());
+    let ids: Vec<_> = (0..MAX_CERTIFICATES + 1).map(|_| authority.server().id()).collect();
+    let until = |index: usize| NOW + 100 + u64::try_from(index).unwrap();
+    for (index, id) in ids.iter().take(MAX_CERTIFICATES).enumerate() {
+        register.learn(id, verdict(Status::Good, until(index)), at(NOW));
+    }
+    let last = &ids[MAX_CERTIFICATES];
+    register.learn(last, verdict(Status::Good, NOW + 5), at(NOW));
+    assert_eq!(register.status(&ids[0], at(NOW)), None, "what would have been first");
+    assert_eq!(register.status(&ids[1], at(NOW)), Some(&Status::Good));
+    register.learn(&ids[0], verdict(Status::Good, NOW + 50), at(NOW + 5));
+    assert_eq!(register.status(&ids[1], at(NOW + 5)), Some(&Status::Good), "there was room");
+    assert_eq!(register.status(&ids[0], at(NOW + 5)), Some(&Status::Good));
 }

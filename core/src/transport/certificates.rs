@@ -47,10 +47,10 @@ pub struct TlsMaterial<'a> {
     /// The statuses of certificates that are known. Without them neither staples nor responders of
     /// OCSP matter: `tlsDisableCertificateRevocationCheck`.
     #[cfg(feature = "ocsp")]
-    pub statuses: Option<&'a Arc<dyn StatusCache>>,
+    pub(super) statuses: Option<&'a Arc<dyn StatusCache>>,
     /// True if no responder of OCSP is to be asked: `tlsDisableOCSPEndpointCheck`.
     #[cfg(feature = "ocsp")]
-    pub disable_ocsp_endpoint_check: bool,
+    pub(super) disable_ocsp_endpoint_check: bool,
 }
 
 impl<'a> TlsMaterial<'a> {
@@ -99,7 +99,8 @@ impl<'a> TlsMaterial<'a> {
         self
     }
 
-    /// Replaces [`statuses`](Self::statuses).
+    /// Gives the statuses of certificates that are known. Without them neither staples nor
+    /// responders of OCSP matter: `tlsDisableCertificateRevocationCheck`.
     #[cfg(feature = "ocsp")]
     #[must_use]
     pub const fn with_statuses(mut self, statuses: Option<&'a Arc<dyn StatusCache>>) -> Self {
@@ -107,7 +108,7 @@ impl<'a> TlsMaterial<'a> {
         self
     }
 
-    /// Replaces [`disable_ocsp_endpoint_check`](Self::disable_ocsp_endpoint_check).
+    /// Says whether no responder of OCSP is to be asked: `tlsDisableOCSPEndpointCheck`.
     #[cfg(feature = "ocsp")]
     #[must_use]
     pub const fn with_disable_ocsp_endpoint_check(

@@ -69,8 +69,8 @@ impl TransportConfig {
         self.proxy.as_ref()
     }
 
-    /// Returns whether TLS asks if certificates were revoked: then [`Transport::unchecked`] is to be
-    /// heeded before anything is sent.
+    /// Returns whether TLS asks if certificates were revoked: then [`Transport::unchecked`] is to
+    /// be heeded before anything is sent.
     #[cfg(feature = "ocsp")]
     pub fn checks_revocation(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.revocation().is_some())

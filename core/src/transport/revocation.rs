@@ -83,7 +83,7 @@ impl Revocation {
             };
         }
         let subject = leaf.and_then(|leaf| {
-            leaf.issued_by(intermediates, &self.anchors.roots, &self.algorithms, |_| true)
+            leaf.issued_by(intermediates, &self.anchors.roots, &self.algorithms, now, |_| true)
         });
         let judged = subject.ok_or(InvalidResponse::Issuer).and_then(|subject| {
             let verdict = subject.judge(staple, now)?;
@@ -113,7 +113,7 @@ impl Revocation {
         let is_wanted =
             |it: &Subject| leaf.names_responders() || self.statuses.status(&it.id(), now).is_some();
         let anchors = &self.anchors.roots;
-        let subject = leaf.issued_by(intermediates, anchors, &self.algorithms, is_wanted);
+        let subject = leaf.issued_by(intermediates, anchors, &self.algorithms, now, is_wanted);
         let Some(subject) = subject else { return Ok(None) };
         match self.statuses.status(&subject.id(), now) {
             Some(status @ Status::Revoked { .. }) => return Err(revoked(status)),

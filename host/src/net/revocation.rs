@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
-use sdam_core::http::{HttpError, HttpRequest, HttpResponse, ResponseReader};
+use sdam_core::http::{HttpRequest, HttpResponse, ResponseReader};
 use sdam_core::revocation::{
     CertificateId, MAX_RESPONSE_LEN, Outcome, StatusCache as _, Subject, Turn, Verdict,
 };
@@ -17,7 +17,7 @@ use sdam_core::rustls::pki_types::UnixTime;
 use sdam_core::time::Instant;
 use sdam_core::transport::{Transport, TransportConfig};
 
-use crate::net::http::{Exchange, Responder};
+use crate::net::http::Exchange;
 use crate::net::reactor::{Lane, Reactor};
 use crate::process::{Own, Process};
 use crate::sync::before;
@@ -27,8 +27,8 @@ use crate::system::Statuses;
 const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// Returns the time that responders have to answer for a connection that has been opened since
-/// `begun`: five seconds, or half of what is left of connectTimeoutMS, so that there is time for the
-/// rest if they do not.
+/// `begun`: five seconds, or half of what is left of connectTimeoutMS, so that there is time for
+/// the rest if they do not.
 pub(crate) fn time_for(
     connect_timeout: Option<Duration>,
     begun: Instant,
@@ -40,8 +40,8 @@ pub(crate) fn time_for(
 }
 
 /// Finds out whether a certificate was revoked, in `time` at most: what another connection of the
-/// process knows or asks is not asked again. Whoever asks has `start` begin a task that outlives the
-/// connection, as others may wait for it.
+/// process knows or asks is not asked again. If nothing is known, `start` begins a task that
+/// outlives the connection, as others may wait for it.
 ///
 /// # Errors
 ///
@@ -190,7 +190,7 @@ where
     }
 }
 
-/// Says that a connection goes on without: once a minute at most, as none asks again before that.
+/// Says that connections go on without: once for each inquiry, after which there is a pause.
 fn warn(subject: &Subject, errors: &[String]) {
     tracing::warn!(
         target: "sdam",
@@ -202,7 +202,7 @@ fn warn(subject: &Subject, errors: &[String]) {
     );
 }
 
-/// Begins an inquiry on a reactor, in a task that a process which is forked off does not go on with.
+/// Begins an inquiry on a reactor, in a task that goes on in this process alone.
 pub(crate) fn start<R: Reactor>(reactor: &R, inquiry: Inquiry) {
     let own = reactor.clone();
     let running = async move {
@@ -227,21 +227,25 @@ async fn ask<R: Reactor>(reactor: R, request: HttpRequest) -> Result<HttpRespons
         connect_time: MAX_TIME,
         time: MAX_TIME,
     };
-    exchange.run(&reactor, &request, &mut Answer(ResponseReader::new(MAX_RESPONSE_LEN))).await
+    exchange.run(&reactor, &request, &mut ResponseReader::new(MAX_RESPONSE_LEN)).await
 }
 
-/// The answer of a responder, while it is received.
-struct Answer(ResponseReader);
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-impl Responder for Answer {
-    type Answer = HttpResponse;
-    type Error = HttpError;
+    use sdam_core::time::Instant;
 
-    fn receive(&mut self, bytes: &[u8]) -> Result<Option<HttpResponse>, HttpError> {
-        self.0.receive(bytes)
-    }
+    use super::time_for;
 
-    fn ended(&mut self) -> Result<HttpResponse, HttpError> {
-        self.0.end()
+    #[test]
+    fn a_connection_waits_for_half_of_what_is_left_and_five_seconds_at_most() {
+        let (begun, now) = (Instant::from_millis(1_000), Instant::from_millis(3_000));
+        let time = |limit: Option<u64>| time_for(limit.map(Duration::from_millis), begun, now);
+        assert_eq!(time(None), Duration::from_secs(5));
+        assert_eq!(time(Some(60_000)), Duration::from_secs(5));
+        assert_eq!(time(Some(10_000)), Duration::from_secs(4));
+        assert_eq!(time(Some(2_000)), Duration::ZERO);
+        assert_eq!(time(Some(1_000)), Duration::ZERO);
     }
 }

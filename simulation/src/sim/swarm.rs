@@ -87,8 +87,8 @@ impl Swarm {
 }
 
 /// Writes the share of each incident, a line each; a line about applications, one about
-/// transactions, one about change streams, one about files, and one about revocation; and in the last line seeds,
-/// virtual time, steps, operations, faults by kind, failures.
+/// transactions, one about change streams, one about files, and one about revocation; and in the
+/// last line seeds, virtual time, steps, operations, faults by kind, failures.
 impl fmt::Display for Swarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, Incidence { simulations, took_place }) in &self.incidents {

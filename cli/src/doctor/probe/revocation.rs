@@ -5,11 +5,12 @@ use std::time::Duration;
 use sdam_core::config::{ServerAddress, TcpOptions};
 use sdam_core::failure::{Failure, Stage};
 use sdam_core::http::{HttpRequest, HttpResponse, ResponseReader};
-use sdam_core::revocation::{MAX_RESPONSE_LEN, StatusCache as _, Subject};
+use sdam_core::revocation::{MAX_RESPONSE_LEN, Status, StatusCache as _, Subject};
 use sdam_core::transport::Transport;
 use sdam_core::transport::rustls::pki_types::UnixTime;
 use sdam_host::Statuses;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::certificate::RESPONDER;
@@ -17,52 +18,59 @@ use crate::doctor::evidence::{Responder, is_conclusive};
 use crate::duration::precise;
 use crate::stream::connect;
 
-/// Asks the first responder of a certificate, if drivers have to, in `left` at most; returns what it
-/// is like, and what keeps drivers from using the server.
+/// Asks the responders of a certificate, if drivers have to, all at once as they do, in `left` at
+/// most; returns what the one is like that matters, and what keeps drivers from using the server.
 pub(super) async fn of(
     subject: Result<Option<Subject>, Failure>,
     left: Duration,
 ) -> (Option<Responder>, Option<Failure>) {
-    match subject {
-        Ok(Some(subject)) => asked(&subject, RESPONDER.min(left)).await,
-        Ok(None) => (None, None),
-        Err(failure) => (None, Some(failure)),
+    let subject = match subject {
+        Ok(Some(subject)) => subject,
+        Ok(None) => return (None, None),
+        Err(failure) => return (None, Some(failure)),
+    };
+    let limit = RESPONDER.min(left);
+    let mut asking = JoinSet::new();
+    for url in subject.responders() {
+        let (subject, url) = (subject.clone(), url.clone());
+        asking.spawn(async move { asked(&subject, &url, limit).await });
     }
+    let mut found: Option<Responder> = None;
+    while let Some(answer) = asking.join_next().await {
+        let Ok((responder, status)) = answer else { continue };
+        if let Some(status) = status.filter(Status::is_conclusive) {
+            return (Some(responder), Transport::heed(status).err());
+        }
+        // One that is silent holds drivers up.
+        if found.as_ref().is_none_or(|found| !found.is_silent) {
+            found = Some(responder);
+        }
+    }
+    (found, None)
 }
 
-async fn asked(subject: &Subject, limit: Duration) -> (Option<Responder>, Option<Failure>) {
-    let Some(url) = subject.responders().first().cloned() else { return (None, None) };
-    let request = match subject.request_to(&url) {
-        Ok(request) => request,
-        Err(error) => {
-            let (failure, took) = (Some(error.to_string()), Duration::ZERO);
-            return (Some(Responder { url, failure, is_silent: false, status: None, took }), None);
-        }
+/// Asks one responder; returns what it is like, and the status that it gives.
+async fn asked(subject: &Subject, url: &str, limit: Duration) -> (Responder, Option<Status>) {
+    let (begun, now) = (Instant::now(), UnixTime::now());
+    let answer = match subject.request_to(url) {
+        Ok(request) => timeout(limit, ask(&request)).await,
+        Err(error) => Ok(Err(error.to_string())),
     };
-    let begun = Instant::now();
-    let answer = timeout(limit, ask(&request)).await;
     let is_silent = answer.is_err() && is_conclusive(Stage::Connect, limit);
-    let now = UnixTime::now();
-    let read = match answer {
-        Ok(answer) => {
-            answer.and_then(|answer| subject.read(&answer, now).map_err(|error| error.to_string()))
-        }
-        Err(_) => Err(format!("no answer within {}", precise(limit))),
-    };
-    let took = begun.elapsed();
-    match read {
+    let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {}", precise(limit))));
+    let verdict =
+        answer.and_then(|answer| subject.read(&answer, now).map_err(|error| error.to_string()));
+    let (status, failure) = match verdict {
         Ok(verdict) => {
             let status = verdict.status.clone();
             Statuses::of_process().learn(&subject.id(), verdict, now);
-            let text = Some(status.to_string());
-            let responder = Responder { url, failure: None, is_silent, status: text, took };
-            (Some(responder), Transport::heed(status).err())
+            (Some(status), None)
         }
-        Err(failure) => {
-            let failure = Some(failure);
-            (Some(Responder { url, failure, is_silent, status: None, took }), None)
-        }
-    }
+        Err(failure) => (None, Some(failure)),
+    };
+    let text = status.as_ref().map(Status::to_string);
+    let (url, took) = (url.to_owned(), begun.elapsed());
+    (Responder { url, failure, is_silent, status: text, took }, status)
 }
 
 async fn ask(request: &HttpRequest) -> Result<HttpResponse, String> {

@@ -248,12 +248,12 @@ fn of_refused_certificate(who: &str, server: &ServerSeen, finding: Finding) -> F
             map.into_iter().fold(refused, Finding::with_line)
         }
         Cause::CertificateRevoked => refused.advising(
-            "give the server a certificate that was not revoked, with a key of its own: that of the \
-             revoked one may be known to others",
+            "give the server a certificate that was not revoked, with a key of its own: that of \
+             the revoked one may be known to others",
         ),
         Cause::InvalidStaple => refused.advising(
-            "let the server reach the responder that its certificate names (ocspEnabled), so that it \
-             staples its answer",
+            "let the server reach the responder that its certificate names (ocspEnabled), so that \
+             it staples its answer",
         ),
         Cause::CertificateInvalid => refused,
         cause => refused

@@ -11,8 +11,8 @@ use crate::config::{MAX_HOST_LEN, Secret, ServerAddress};
 /// The combinations that URI Options, "Conflicting TLS options" forbids are refused when the
 /// options are built.
 ///
-/// Whether a server's certificate was revoked is checked with the feature `ocsp` (OCSP Support), and
-/// by lists (CRL) of your own.
+/// Whether a server's certificate was revoked is checked with the feature `ocsp` (OCSP Support),
+/// and by lists (CRL) of your own.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TlsOptions {

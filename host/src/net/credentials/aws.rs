@@ -33,7 +33,7 @@ pub(super) struct Services {
 }
 
 /// Returns options of TLS by which nothing is asked about revocation: services of AWS are asked
-/// seldom, and whoever turns the check off cannot reach them.
+/// seldom, and the options of the client do not reach them.
 fn tls() -> TlsOptions {
     TlsOptions::default().with_disable_certificate_revocation_check(true)
 }

@@ -101,7 +101,8 @@ impl Authority {
         };
         let subject = self.subject(certificate);
         let (this_update, next_update) = validity;
-        Answer { subject, status, this_update, next_update, delegate }
+        Answer::new(subject, status, this_update, next_update)
+            .with_delegate(delegate)
             .write(|bytes| key.sign(bytes).expect("a signature"))
     }
 }

@@ -1,5 +1,5 @@
-//! What responders and staples have said, what connections have done about it, and whether that is
-//! right.
+//! The statements of responders and staples, what connections have done about them, and whether
+//! that is right.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::sim::run::Statistics;
 /// The time for which a response counts that does not say when there will be a newer one.
 const WITHOUT_NEXT_UPDATE: u64 = 10;
 
-/// The time, in seconds, for which a certificate is not asked about after no responder has answered,
-/// and after one has that does not know it.
+/// The time, in seconds, for which a certificate is not asked about after no responder has
+/// answered, and after one has that does not know it.
 const PAUSE: u64 = 60;
 const PAUSE_AFTER_UNKNOWN: u64 = 10;
 
@@ -33,22 +33,27 @@ pub(super) enum Ended {
     Refused,
 }
 
+/// A status, the second since when it is so, and the one from which it is not known any more.
+pub(super) type Known = (Status, u64, u64);
+
 /// The facts about one certificate.
 #[derive(Clone, Debug, Default)]
 struct Certificate {
-    /// The status that is known, and the second from which it is not any more.
-    known: Option<(Status, u64)>,
+    /// The status that is known.
+    known: Option<Known>,
     /// The inquiry that is under way, and since which second.
     asking: Option<(u64, u64)>,
     /// The second before which none asks again.
     paused_until: u64,
-    /// When the last inquiry has ended that has decided nothing.
+    /// The end of the last inquiry that has decided nothing.
     undecided_at: Option<Duration>,
+    /// The times at which inquiries were given up.
+    given_up: Vec<Duration>,
 }
 
 impl Certificate {
     fn in_force(&self, now: Duration) -> Option<&Status> {
-        let (status, until) = self.known.as_ref()?;
+        let (status, _, until) = self.known.as_ref()?;
         (wall(now).as_secs() < *until).then_some(status)
     }
 
@@ -65,6 +70,7 @@ impl Certificate {
 #[derive(Clone, Debug)]
 struct Connection {
     certificate: usize,
+    begun: Duration,
     deadline: Duration,
     over: bool,
 }
@@ -135,31 +141,28 @@ impl Ledger {
     /// A connection begins; connections begin in the order of their numbers.
     pub(super) fn begin(&mut self, id: usize, certificate: usize, limit: Duration, now: Duration) {
         self.note(now, &format!("{id} begins, with certificate {certificate} and {limit:?}"));
-        self.connections.push(Connection { certificate, deadline: now + limit, over: false });
+        let (begun, deadline) = (now, now + limit);
+        self.connections.push(Connection { certificate, begun, deadline, over: false });
     }
 
     /// A staple says something of a certificate.
-    pub(super) fn stapled(
-        &mut self,
-        certificate: usize,
-        status: &Status,
-        until: u64,
-        now: Duration,
-    ) {
-        self.note(now, &format!("a staple says that {certificate} is {status} until {until}"));
-        self.learn(certificate, status, until, now);
+    pub(super) fn stapled(&mut self, certificate: usize, says: Known, now: Duration) {
+        self.note(now, &format!("a staple says of {certificate}: {says:?}"));
+        self.learn(certificate, says, now);
     }
 
-    fn learn(&mut self, certificate: usize, status: &Status, until: u64, now: Duration) {
+    fn learn(&mut self, certificate: usize, says: Known, now: Duration) {
         let of = &mut self.certificates[certificate];
-        let is_revocation = matches!(status, Status::Revoked { .. });
-        let is_better = match (of.in_force(now), &of.known) {
-            (Some(Status::Good), _) if is_revocation => true,
-            (Some(_), Some((_, known))) => *known < until,
+        let is_better = match (of.in_force(now), &of.known, &says) {
+            (Some(Status::Good), _, (Status::Revoked { .. }, ..)) => true,
+            (Some(Status::Revoked { .. }), Some((_, known, _)), (Status::Good, since, _)) => {
+                known < since
+            }
+            (Some(_), Some((.., known)), (.., until)) => known < until,
             _ => true,
         };
         if is_better {
-            of.known = Some((status.clone(), until));
+            of.known = Some(says);
             self.decided += 1;
         }
     }
@@ -209,7 +212,7 @@ impl Ledger {
         &mut self,
         certificate: usize,
         number: u64,
-        says: Option<(Status, u64)>,
+        says: Option<Known>,
         now: Duration,
     ) {
         self.note(now, &format!("{number} is answered about {certificate}: {says:?}"));
@@ -217,14 +220,14 @@ impl Ledger {
         inquiry.answered += 1;
         match says {
             None => {}
-            Some((Status::Unknown, _)) => inquiry.heard_unknown = true,
+            Some((Status::Unknown, ..)) => inquiry.heard_unknown = true,
             // Once one has decided, the others are not heard any more.
             Some(_) if inquiry.has_decided => {}
-            Some((status, until)) => {
+            Some((status, since, until)) => {
                 inquiry.has_decided = true;
                 let soon = wall(now).as_secs() + WITHOUT_NEXT_UPDATE;
                 let until = if until == u64::MAX { soon } else { until };
-                self.learn(certificate, &status, until, now);
+                self.learn(certificate, (status, since, until), now);
             }
         }
     }
@@ -250,17 +253,18 @@ impl Ledger {
         }
     }
 
-    /// What makes an inquiry has come to its end before it.
+    /// An inquiry has ended before its end, with what makes it.
     pub(super) fn abandoned(&mut self, certificate: usize, number: u64, now: Duration) {
         self.note(now, &format!("inquiry {number} about {certificate} is given up"));
         let of = &mut self.certificates[certificate];
         of.asking = of.asking.filter(|(current, _)| *current != number);
+        of.given_up.push(now);
     }
 
     /// A connection has ended its check.
     pub(super) fn end(&mut self, id: usize, ended: Ended, now: Duration) {
         self.note(now, &format!("{id} ends: {ended:?}"));
-        let Connection { certificate, deadline, .. } = self.connections[id];
+        let Connection { certificate, begun, deadline, .. } = self.connections[id];
         let of = self.certificates[certificate].clone();
         self.ended += 1;
         self.connections[id].over = true;
@@ -272,7 +276,10 @@ impl Ledger {
             format!("{id} ends {ended:?}, and known is {:?}", of.known)
         });
         let is_undecided = of.undecided_at == Some(now) || of.is_paused(now);
-        let is_justified = of.in_force(now).is_some() || is_undecided || now == deadline;
+        // A connection begins two inquiries at most.
+        let is_let_down = of.given_up.iter().filter(|at| **at >= begun).count() >= 2;
+        let is_justified =
+            of.in_force(now).is_some() || is_undecided || is_let_down || now == deadline;
         self.check(is_justified, "none goes on without asking", || {
             format!("{id} goes on, of which is known {of:?}")
         });
@@ -287,7 +294,7 @@ impl Ledger {
     /// Nothing is ready any more.
     pub(super) fn settled(&mut self, now: Duration) {
         for id in 0..self.connections.len() {
-            let Connection { certificate, deadline, over } = self.connections[id];
+            let Connection { certificate, deadline, over, .. } = self.connections[id];
             if over {
                 continue;
             }

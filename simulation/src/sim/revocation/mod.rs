@@ -66,7 +66,7 @@ struct Plan {
     certificate: usize,
     limit: Duration,
     given_up: Option<Duration>,
-    /// How old the staple is that comes with the certificate, if one does.
+    /// The age of the staple that comes with the certificate, if one does.
     staple: Option<Duration>,
 }
 
@@ -101,7 +101,7 @@ struct Inquiring {
     certificate: usize,
     number: u64,
     task: Option<Task>,
-    /// When what makes it comes to its end.
+    /// The time at which what makes it comes to its end.
     abandoned: Option<Duration>,
     /// True if what makes it has come to a standstill.
     is_stuck: bool,
@@ -173,7 +173,7 @@ impl Simulation {
         let mut next = 0;
         loop {
             self.settle()?;
-            // The earliest of a beginning, an end by whoever gives up, and a timer.
+            // The earliest of a beginning, an end, and a timer.
             let begins = self.connections.get(next).map(|it| it.plan.begins);
             let given_up = self.connections[..next].iter().filter(|it| it.task.is_some());
             let given_up = given_up.filter_map(|it| it.plan.given_up).min();
@@ -276,7 +276,8 @@ impl Simulation {
         let staple = authority.sign(certificate, status.clone(), validity, Signer::Authority);
         let subject = authority.subject(certificate);
         let verdict = subject.judge(&staple, wall(now)).expect("it is valid");
-        world.ledger.stapled(certificate, &status, until.as_secs(), now);
+        let says = (status, wall(signed).as_secs(), until.as_secs());
+        world.ledger.stapled(certificate, says, now);
         drop(world);
         self.statuses.learn(&subject.id(), verdict, wall(now));
     }

@@ -8,14 +8,15 @@ use sdam_core::revocation::Status;
 
 use super::authority::{Authority, CERTIFICATES, Signer, later, responders};
 use super::clock::sleep;
+use super::ledger::Known;
 use super::{Shared, World, lock, wall};
 use crate::sim::random::Random;
 
 /// A responder.
 pub(super) struct Responder {
-    /// How many of a hundred requests it answers as it should.
+    /// The number of requests in a hundred that it answers as it should.
     honesty: u64,
-    /// How long its responses are valid, in seconds; 0 if they do not say.
+    /// The time for which its responses are valid, in seconds; 0 if they do not say.
     validity: u64,
 }
 
@@ -38,8 +39,8 @@ impl Responder {
 struct Reply {
     after: Option<Duration>,
     outcome: Result<Vec<u8>, Failure>,
-    /// What it says, if it may be believed, and until which second.
-    says: Option<(Status, u64)>,
+    /// The statement, if it may be believed.
+    says: Option<Known>,
     http: u16,
 }
 
@@ -65,7 +66,7 @@ pub(super) async fn answer(
     let mut shared = lock(&world);
     let now = shared.clock.now;
     // What it says counts only while that is so: it may have been under way for long.
-    let says = reply.says.filter(|(_, until)| wall(now).as_secs() < *until);
+    let says = reply.says.filter(|(.., until)| wall(now).as_secs() < *until);
     shared.ledger.answered(certificate, inquiry, says, now);
     drop(shared);
     reply.outcome.map(|body| HttpResponse::new(reply.http, body))
@@ -92,7 +93,7 @@ impl World {
             reply.outcome = Ok(authority.sign(certificate, truth.clone(), valid, signer));
             // One that does not say until when is valid from when it is read.
             let until = valid.1.map_or(u64::MAX, |until| until.as_secs());
-            reply.says = Some((truth, until));
+            reply.says = Some((truth, now.as_secs(), until));
             return reply;
         }
         // A lie says the contrary.
@@ -119,7 +120,8 @@ impl World {
             7 => {
                 reply.outcome =
                     Ok(authority.sign(certificate, Status::Unknown, valid, Signer::Delegate));
-                reply.says = Some((Status::Unknown, valid.1.map_or(u64::MAX, |it| it.as_secs())));
+                let until = valid.1.map_or(u64::MAX, |it| it.as_secs());
+                reply.says = Some((Status::Unknown, now.as_secs(), until));
             }
             _ => {
                 reply.outcome = Ok(authority.sign(certificate, lie, valid, Signer::Authority));

@@ -398,6 +398,37 @@ async fn an_upload_that_is_given_up_leaves_the_chunks_of_what_is_stored() {
     }
 }
 
+/// An empty file has no chunks: an upload under its `_id` removes its own.
+#[tokio::test]
+async fn an_upload_that_meets_an_empty_file_removes_its_chunks() {
+    let mut fixture = Fixture::new().await;
+    let bucket = usual_bucket(&fixture);
+    bucket.upload_from_reader("empty", &b""[..]).id(7).await.unwrap();
+    let content = bytes(BATCH + 1);
+    for length in [1, BATCH + 1] {
+        let mut upload = bucket.open_upload_stream("a").id(7).await.unwrap();
+        upload.write_all(&content[..length]).await.unwrap();
+        assert!(upload.close().await.unwrap_err().is_duplicate_key());
+        upload.abort().await.unwrap();
+        assert_eq!(count(&fixture, "fs.chunks").await, 0, "{length}");
+
+        let mut upload = bucket.open_upload_stream("a").id(7).await.unwrap();
+        upload.write_all(&content[..length]).await.unwrap();
+        upload.prepare_close().await.unwrap().abort().await.unwrap();
+        assert_eq!(count(&fixture, "fs.chunks").await, 0, "{length}");
+    }
+    let mut upload = bucket.open_upload_stream("a").id(7).await.unwrap();
+    write_first_batch(&mut upload, &content).await;
+    drop(upload);
+    fixture.sent_until("delete").await;
+    let mut read = Vec::new();
+    assert_eq!(bucket.download_to_writer(7, &mut read).await.unwrap(), 0);
+
+    let mut empty = bucket.open_upload_stream("b").id(7).await.unwrap();
+    assert!(empty.close().await.unwrap_err().is_duplicate_key());
+    assert_eq!(kind(&empty.abort().await.unwrap_err()), &GridFsErrorKind::ChunksInUse);
+}
+
 /// Writes the first batch of an upload, and waits until a server has acknowledged it.
 async fn write_first_batch(upload: &mut GridFsUploadStream<Tokio>, content: &[u8]) {
     upload.write_all(content).await.unwrap();

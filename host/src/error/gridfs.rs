@@ -6,6 +6,7 @@
 use std::fmt;
 
 use bson::Bson;
+use bson::oid::ObjectId;
 
 /// A file of GridFS that cannot be read, written, renamed or deleted, for a reason that no server
 /// has reported.
@@ -20,7 +21,7 @@ use bson::Bson;
 /// # let _ = is_missing;
 /// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{file} in the bucket {bucket} {kind}")]
+#[error("{file} in the bucket {bucket} {kind}{}", self.hint())]
 #[non_exhaustive]
 pub struct GridFsError {
     /// The bucket, as `database.name`.
@@ -150,6 +151,18 @@ impl GridFsError {
     ) -> Self {
         Self { bucket: bucket.into(), file, kind }
     }
+
+    /// Returns what may be wrong with the call: an `ObjectId` is looked for by its text.
+    fn hint(&self) -> &'static str {
+        match (&self.kind, &self.file) {
+            (GridFsErrorKind::FileNotFound, GridFsFileIdentifier::Id(Bson::String(text)))
+                if ObjectId::parse_str(text).is_ok() =>
+            {
+                "; this _id is a text: if an ObjectId is meant, use `ObjectId::parse_str`"
+            }
+            _ => "",
+        }
+    }
 }
 
 impl fmt::Display for GridFsFileIdentifier {
@@ -182,6 +195,18 @@ mod tests {
         let text = "the file \"a.txt\" in the bucket app.fs has no revision 7; `find` lists those \
                     that it has";
         assert_eq!(revision.to_string(), text);
+    }
+
+    /// A string is never equal to an ObjectId, though their texts are.
+    #[test]
+    fn a_text_that_may_be_meant_as_an_object_id_is_pointed_out() {
+        let text = |id: &str| {
+            let file = GridFsFileIdentifier::Id(id.into());
+            GridFsError::new("app.fs", file, GridFsErrorKind::FileNotFound).to_string()
+        };
+        let hint = "if an ObjectId is meant, use `ObjectId::parse_str`";
+        assert!(text("65f1a2b3c4d5e6f708192a3b").ends_with(hint));
+        assert!(!text("catalogue").contains(hint));
     }
 
     /// `?` makes of the error of a stream what it was before.

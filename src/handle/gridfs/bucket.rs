@@ -300,8 +300,17 @@ impl<R: Runtime> GridFsBucket<R> {
 
     /// Returns whether the document of a file is there, at the primary, replicated or not.
     pub(super) async fn has_file(&self, id: &Bson) -> Result<bool, Error> {
+        self.has_file_with(doc! { "_id": { "$eq": id.clone() } }).await
+    }
+
+    /// Returns whether the document of a file is there that has a byte at least, and so chunks.
+    pub(super) async fn has_file_with_chunks(&self, id: &Bson) -> Result<bool, Error> {
+        self.has_file_with(doc! { "_id": { "$eq": id.clone() }, "length": { "$ne": 0 } }).await
+    }
+
+    async fn has_file_with(&self, filter: Document) -> Result<bool, Error> {
         let files = self.files().with_read_concern(ReadConcern::local());
-        let file = files.find_one(doc! { "_id": { "$eq": id.clone() } });
+        let file = files.find_one(filter);
         let primary = ReadPreference::new(ReadMode::Primary);
         Ok(file.read_preference(primary).await?.is_some())
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, GridFsErrorKind};
 ///
 /// The first chunk says whose they are, as no other upload can store one of the same number. Those
 /// of another upload that has the same `_id` are left, and so are those of a file that is stored
-/// after all.
+/// after all. An empty file has none.
 #[derive(Clone)]
 pub(super) struct Remains {
     pub(super) id: Bson,
@@ -34,10 +34,16 @@ impl Remains {
     /// those of a file that is stored; if no server answers in time, or with an error.
     pub(super) async fn remove<R: Runtime>(&self, bucket: &GridFsBucket<R>) -> Result<(), Error> {
         let in_use = || Err(bucket.error_of(&self.id, GridFsErrorKind::ChunksInUse));
-        if self.is_contested || self.may_be_stored && bucket.has_file(&self.id).await? {
+        if self.is_contested {
             return in_use();
         }
-        let Some(own) = self.first_chunk else { return Ok(()) };
+        let Some(own) = self.first_chunk else {
+            let is_stored = self.may_be_stored && bucket.has_file(&self.id).await?;
+            return if is_stored { in_use() } else { Ok(()) };
+        };
+        if self.may_be_stored && bucket.has_file_with_chunks(&self.id).await? {
+            return in_use();
+        }
         if self.may_be_shared {
             match bucket.first_chunk(&self.id).await? {
                 None => return Ok(()),

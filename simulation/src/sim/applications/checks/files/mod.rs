@@ -194,7 +194,9 @@ impl Files {
     /// An abort has failed; "its chunks are in use" is judged by what is known by now.
     pub(in crate::sim::applications) fn fails_to_abort(&mut self, failed: FailedAbort) -> Finding {
         let file = &self.all[failed.number];
-        let was_sent = file.was_sent || self.rivals_of(file).any(|it| it.was_sent);
+        let may_have_chunks = |it: &File| it.source.length > 0 || file.inserts.is_empty();
+        let was_sent_of = |it: &File| it.was_sent && may_have_chunks(it);
+        let was_sent = was_sent_of(file) || self.rivals_of(file).any(was_sent_of);
         failed.judge_refusal(file, was_sent)?;
         self.failed_aborts.push(failed);
         Ok(())
@@ -500,7 +502,7 @@ impl Files {
         let Fate::Dropped { client, at } = file.fate else { return Ok(()) };
         let is_excused = file.is_contested
             || file.has_met_another
-            || self.rivals_of(file).any(|it| it.was_sent)
+            || self.rivals_of(file).any(|it| it.was_sent && it.source.length > 0)
             || file.not_cleaned.is_some_and(|failed| failed >= at)
             || self.was_troubled(client, at, file.heard.max(at) + CLEANING);
         ensure(is_excused, "what is dropped is removed", || format!("{file:?}"))

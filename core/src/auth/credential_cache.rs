@@ -5,7 +5,7 @@ use std::fmt;
 use bson::DateTime;
 
 use super::keys::{Hash, Keys};
-use super::{AwsCredentials, IdpInfo};
+use super::{AwsCredentials, IdpInfo, OidcRequest};
 use crate::config::Secret;
 
 /// The number of SCRAM keys that are kept; the members of a deployment share one or two.
@@ -128,6 +128,14 @@ impl CredentialCache {
         self.refresh.value.as_ref()
     }
 
+    /// Has a question go with what is known now: a refresh token that another connection has used
+    /// up meanwhile is not shown once more.
+    pub fn bring_up_to_date(&self, question: &mut OidcRequest) {
+        if question.refresh_token.is_some() {
+            question.refresh_token = self.refresh().map(|refresh| refresh.token.clone());
+        }
+    }
+
     /// Remembers it, or that there is no way.
     pub(super) fn remember_refresh(&mut self, refresh: Option<Refresh>) {
         if self.refresh.value != refresh {
@@ -182,5 +190,51 @@ impl CredentialCache {
 impl fmt::Debug for CredentialCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CredentialCache({})", Secret::REDACTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{CredentialCache, IdpInfo, OidcRequest, Refresh};
+
+    fn refresh(token: &str) -> Refresh {
+        let idp_info =
+            IdpInfo { issuer: "https://idp".into(), client_id: None, request_scopes: Vec::new() };
+        Refresh { token: token.into(), idp_info }
+    }
+
+    /// Authentication, "Credential Caching": a refresh token is good for one use with most identity
+    /// providers.
+    #[test]
+    fn a_question_shows_the_refresh_token_that_is_known_when_it_is_asked() {
+        let mut cache = CredentialCache::default();
+        cache.remember_refresh(Some(refresh("first")));
+        let mut question = OidcRequest::new(Duration::from_secs(300));
+        cache.bring_up_to_date(&mut question);
+        assert_eq!(question.refresh_token, None, "it needs none");
+        question.refresh_token = Some("first".into());
+        cache.remember_refresh(Some(refresh("second")));
+        cache.bring_up_to_date(&mut question);
+        assert_eq!(question.refresh_token, Some("second".into()));
+        cache.remember_refresh(None);
+        cache.bring_up_to_date(&mut question);
+        assert_eq!(question.refresh_token, None);
+    }
+
+    /// The same: what one connection forgets while another one asks does not take what that obtains.
+    #[test]
+    fn a_refresh_token_that_came_meanwhile_is_kept() {
+        let mut of_client = CredentialCache::default();
+        of_client.remember_refresh(Some(refresh("first")));
+        let mut asking = of_client.clone();
+        let mut refused = of_client.clone();
+        refused.forget_refresh(&"first".into());
+        of_client.merge(&refused);
+        asking.merge(&of_client);
+        asking.remember_refresh(Some(refresh("second")));
+        of_client.merge(&asking);
+        assert_eq!(of_client.refresh().map(|it| it.token.expose()), Some("second"));
     }
 }

@@ -75,6 +75,15 @@ impl Timeout {
         }
     }
 
+    /// Returns the limit that is so much later.
+    #[must_use]
+    pub fn later_by(self, time: Duration) -> Self {
+        match self {
+            Self::At(deadline) => Self::At(deadline + time),
+            unlimited => unlimited,
+        }
+    }
+
     /// Returns the `maxTimeMS` of a command that is sent now.
     ///
     /// Whole milliseconds count, as zero would be no limit to the server.

@@ -423,23 +423,25 @@ impl<R: Runtime> CheckedOut<R> {
         Error::new(Repr::Operation(error), server, None).judged(verdict)
     }
 
-    /// Sends a command and receives its reply, and once more if the server wants another login.
+    /// Sends a command and receives its reply, and once more if the server wants another login. The
+    /// time that a person takes for that does not count.
     pub(crate) async fn exchange(
         &mut self,
         message: &CommandMessage<'_>,
         context: &ExchangeContext<'_>,
     ) -> Result<Reply, Box<ExchangeError>> {
-        let mut has_logged_in = false;
+        let mut again = None::<ExchangeContext<'_>>;
         loop {
+            let context = again.as_ref().unwrap_or(context);
             let Sent { id, observers } = self.send(message, context, Flags::NONE).await?;
             let received = self.receive_reply(Awaited::op_msg(id), context.limits()).await;
             observers.end(&received);
             let received = received?;
             self.state = ExchangeState::Idle;
             match received.reply {
-                Err(refused) if !has_logged_in && self.must_reauthenticate(&refused) => {
-                    self.reauthenticate(context.timeout).await?;
-                    has_logged_in = true;
+                Err(refused) if again.is_none() && self.must_reauthenticate(&refused) => {
+                    let timeout = self.reauthenticate(context.timeout).await?;
+                    again = Some(ExchangeContext { timeout, ..context.clone() });
                 }
                 reply => return self.conclude(reply),
             }
@@ -680,14 +682,15 @@ impl<R: Runtime> CheckedOut<R> {
     }
 
     /// Logs in once more over the same connection. If that fails, the connection is closed, and the
-    /// topology receives only what the stream says of the server.
-    async fn reauthenticate(&mut self, timeout: Timeout) -> Result<(), OperationError> {
+    /// topology receives only what the stream says of the server. Returns the limit, put off by the
+    /// time that a person has taken.
+    async fn reauthenticate(&mut self, timeout: Timeout) -> Result<Timeout, OperationError> {
         self.state = ExchangeState::Authenticating;
-        match self.log_in(timeout.deadline()).await {
-            Ok(connection_description) => {
+        match self.log_in(timeout).await {
+            Ok((connection_description, timeout)) => {
                 self.connection().connection_description = connection_description;
                 self.state = ExchangeState::Idle;
-                Ok(())
+                Ok(timeout)
             }
             Err(Refusal::Stream(failure)) => Err(self.broken(failure)),
             Err(Refusal::Login(error)) => {
@@ -700,8 +703,8 @@ impl<R: Runtime> CheckedOut<R> {
 
     async fn log_in(
         &mut self,
-        deadline: Option<Instant>,
-    ) -> Result<ConnectionDescription, Refusal> {
+        mut timeout: Timeout,
+    ) -> Result<(ConnectionDescription, Timeout), Refusal> {
         let shared = Arc::clone(self.shared());
         // MONGODB-OIDC has no nonce.
         let opening = HandshakeOptions::new(RawDocumentBuf::new(), [0; 24])
@@ -714,22 +717,27 @@ impl<R: Runtime> CheckedOut<R> {
             Handshake::reauthenticate(&shared.options, opening, connection_description, &mut out)?;
         let mut login = Login::new(&shared, handshake);
         loop {
-            let connection = self.connection();
+            let (connection, deadline) = (self.connection(), timeout.deadline());
             let sent = connection.stream.send(&std::mem::take(&mut out), deadline).await;
             sent.map_err(|error| Refusal::Stream(connection.stream.failure(&error)))?;
             step = match step {
                 HandshakeProgress::Done(connection_description) => {
                     login.heed_cluster_time();
-                    return Ok(*connection_description);
+                    return Ok((*connection_description, timeout));
                 }
                 HandshakeProgress::Reading => {
                     let message = connection.receive(deadline).await.map_err(Refusal::Stream)?;
                     login.receive(message.bytes(), &mut out)?
                 }
                 HandshakeProgress::Asking(question) => {
+                    let (is_for_person, began) = (question.is_for_person(), login.now());
+                    let deadline = deadline.filter(|_| !is_for_person);
+                    let step = connection.answer(&mut login, question, deadline, &mut out).await?;
                     // "the callback is not subject to CSOT"
-                    let deadline = deadline.filter(|_| !question.is_for_person());
-                    connection.answer(&mut login, question, deadline, &mut out).await?
+                    if is_for_person {
+                        timeout = timeout.later_by(login.now() - began);
+                    }
+                    step
                 }
             };
         }

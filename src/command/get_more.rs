@@ -66,6 +66,10 @@ impl Operation for GetMore {
         is_of_database.then_some("")
     }
 
+    fn cursor(&self) -> Option<i64> {
+        self.body.get_i64("getMore").ok()
+    }
+
     fn kind(&self) -> OperationKind {
         OperationKind::Read
     }

@@ -70,6 +70,11 @@ pub trait Operation {
         None
     }
 
+    /// Returns the number of the cursor that it goes on with.
+    fn cursor(&self) -> Option<i64> {
+        None
+    }
+
     /// Returns the name of the next command, for the log.
     fn command_name(&self) -> Cow<'static, str> {
         self.name().into()

@@ -19,7 +19,10 @@ pub(super) fn begin<R: Runtime>(
     let collection = operation.collection().unwrap_or(&scope.collection);
     let collection = Some(collection).filter(|collection| !collection.is_empty());
     let name = operation.name();
-    let start = || SpanStart::of_operation(name, &scope.database, collection);
+    let start = || {
+        let start = SpanStart::of_operation(name, &scope.database, collection);
+        start.with_cursor(operation.cursor())
+    };
     ObservedOperation::begin(client.host(), session, || name.into(), start)
 }
 

@@ -14,6 +14,8 @@ mod gridfs;
 mod nesting;
 mod oidc;
 mod operations;
+#[path = "../support/relay.rs"]
+mod relay;
 mod reports;
 mod scripted;
 mod sessions;

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bson::{Document, RawDocumentBuf, doc, rawdoc};
 use sdam::generic::Client;
 use sdam::options::CursorType;
+use sdam_cluster::{Deployment, EmbeddedCluster, EmbeddedOptions, ServerVersion};
 use sdam_core::config::Options;
 use sdam_core::topology::Topics;
 use sdam_host::ErrorKind;
 
+use super::relay::Relay;
 use super::scripted::{Answer, Scripted, name};
 
 /// Makes a batch of one document.
@@ -77,5 +79,28 @@ async fn a_stream_that_breaks_by_malformed_bytes_ends_its_cursor_after_what_came
         assert!(of("getMore").all(|(_, over)| *over == first) && *other != first, "{sent:?}");
         // The server is good for further operations.
         assert!(things.find_one(doc! {}).await.is_ok());
+    }
+}
+
+/// Find, getMore and killCursors, "Exhaust": mongos streams the batches of a cursor from 7.1 on.
+#[tokio::test]
+async fn mongos_streams_batches_if_it_is_new_enough() {
+    for (version, asked) in [(ServerVersion::V7_0, 2), (ServerVersion::V8_0, 1)] {
+        let options = EmbeddedOptions::default().with_deployment(Deployment::Sharded);
+        let options = options.with_members(1).with_version(version).with_keeps_data(true);
+        let cluster = EmbeddedCluster::start(options).await.unwrap();
+        let relay = Relay::start(cluster.addresses()[0]).await;
+        let uri = format!("mongodb://{}", relay.address);
+        let client = sdam_tokio::Topology::new(Options::parse(&uri).unwrap()).unwrap();
+        let things = Client::from(client).database("app").collection::<Document>("things");
+        let all = [1, 2, 3, 4, 5].map(|id| doc! { "_id": id });
+        things.insert_many(&all).await.unwrap();
+        let find = things.find(doc! {}).batch_size(2).cursor_type(CursorType::Exhaust);
+        let mut cursor = find.await.unwrap();
+        for document in all {
+            assert_eq!(cursor.next().await.unwrap().unwrap(), document, "{version:?}");
+        }
+        assert!(cursor.next().await.is_none());
+        assert_eq!(relay.traces("getMore").len(), asked, "{version:?}");
     }
 }

@@ -5,8 +5,11 @@ mod collector;
 mod driver;
 mod environment;
 mod kept;
+#[path = "../support/relay.rs"]
+mod relay;
 mod runtimes;
 mod spans;
+mod trace_contexts;
 
 use std::process::ExitCode;
 
@@ -38,7 +41,13 @@ fn main() -> ExitCode {
         environment::run_application();
         return ExitCode::SUCCESS;
     }
-    let all = [spans::SCENARIOS, driver::SCENARIOS, runtimes::SCENARIOS, environment::SCENARIOS];
+    let all = [
+        spans::SCENARIOS,
+        trace_contexts::SCENARIOS,
+        driver::SCENARIOS,
+        runtimes::SCENARIOS,
+        environment::SCENARIOS,
+    ];
     let scenarios = all.concat();
     let trial = |(name, run): Scenario| Trial::test(name, move || (run(), Ok(())).1);
     let trials = scenarios.into_iter().map(trial).collect();

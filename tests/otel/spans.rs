@@ -160,8 +160,10 @@ async fn an_exception_is_recorded_where_it_comes_from() {
     let stacktrace = text(command, "exception.stacktrace").unwrap_or_default();
     assert!(stacktrace.contains("sdam_host"), "{stacktrace}");
     assert!(event.attributes.iter().any(|it| it.value.as_str() == stacktrace), "{event:?}");
+    assert_eq!(text(command, "error.type").as_deref(), Some("26"));
     assert_eq!(operation.status, Status::error(""));
     assert_eq!(attribute(operation, "exception.type"), None);
+    assert_eq!(attribute(operation, "error.type"), None);
     assert!(operation.events.events.is_empty());
 }
 

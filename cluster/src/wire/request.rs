@@ -105,6 +105,22 @@ impl<'a> Request<'a> {
         std::iter::once(self.body).chain(behind)
     }
 
+    /// Checks that the message has no section that servers of this version do not know.
+    ///
+    /// # Errors
+    ///
+    /// Fails as servers do: the connection stays.
+    pub(crate) fn check_sections(&self, version: ServerVersion) -> Result<(), CommandError> {
+        match self.carrier {
+            Carrier::Msg(message)
+                if message.trace_context().is_some() && version < ServerVersion::V9_0 =>
+            {
+                Err(CommandError::numbered(40_432, "Unknown section kind 3"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that no document of the message is nested more deeply than servers read, before
     /// anything recurses into it.
     ///
@@ -248,6 +264,14 @@ impl<'a> Request<'a> {
     /// Returns whether the client takes several replies.
     pub(crate) const fn allows_exhaust(&self) -> bool {
         matches!(self.reply_to.form, ReplyForm::Msg { exhaust: true, .. })
+    }
+
+    /// Answers a command for batches once only, whatever the client takes: mongos streamed none
+    /// before 7.1.
+    pub(crate) fn stream_no_batches(&mut self) {
+        if let ReplyForm::Msg { exhaust, .. } = &mut self.reply_to.form {
+            *exhaust &= self.command != "getMore";
+        }
     }
 }
 

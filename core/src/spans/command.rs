@@ -5,14 +5,11 @@ use bson::spec::BinarySubtype;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, Uuid};
 
 use super::about::{collection, summary};
-use super::span::{AttributeValue, SpanEnd, SpanStart};
+use super::span::{AttributeValue, CURSOR, SpanEnd, SpanStart};
 use crate::command::MonitoredCommand;
 use crate::config::ServerAddress;
 use crate::logging::extended_json;
 use crate::wire::OpMsg;
-
-/// The attribute with the number of a cursor.
-const CURSOR: &str = "db.mongodb.cursor_id";
 
 /// The fields that the text of a command is without ("db.query.text").
 const LEFT_OUT: [&str; 4] = ["lsid", "$db", "$clusterTime", "signature"];

@@ -30,6 +30,9 @@ pub struct SpanSettings {
     pub query_text_max_length: usize,
     /// True if what fails has a stack trace, `exception.stacktrace`.
     pub stack_traces: bool,
+    /// True if servers receive the `traceparent` of the span of each command: those of 9.0 and
+    /// later, whose own spans join the trace.
+    pub trace_contexts: bool,
 }
 
 /// A variable of the environment that is passed over: the length is no number.
@@ -38,9 +41,10 @@ pub struct SpanSettings {
 pub struct InvalidSpanSetting(String);
 
 impl SpanSettings {
-    /// Enables spans, without the text of commands, and with stack traces.
+    /// Enables spans, without the text of commands, with stack traces, and with trace contexts for
+    /// servers.
     pub const fn enabled() -> Self {
-        Self { enabled: true, query_text_max_length: 0, stack_traces: true }
+        Self { enabled: true, query_text_max_length: 0, stack_traces: true, trace_contexts: true }
     }
 
     /// Replaces [`query_text_max_length`](Self::query_text_max_length).
@@ -54,6 +58,14 @@ impl SpanSettings {
     #[must_use]
     pub const fn with_stack_traces(mut self, stack_traces: bool) -> Self {
         self.stack_traces = stack_traces;
+        self
+    }
+
+    /// Replaces [`trace_contexts`](Self::trace_contexts): without them, what a client sends is the
+    /// same with spans as without.
+    #[must_use]
+    pub const fn with_trace_contexts(mut self, trace_contexts: bool) -> Self {
+        self.trace_contexts = trace_contexts;
         self
     }
 
@@ -74,6 +86,7 @@ impl SpanSettings {
             enabled,
             query_text_max_length: *length.as_ref().unwrap_or(&0),
             stack_traces: !STACK_TRACES.into_iter().find_map(get).is_some_and(is_off),
+            trace_contexts: true,
         };
         (settings, length.err())
     }

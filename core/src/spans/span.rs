@@ -8,6 +8,9 @@ use super::about::{collection, summary};
 use crate::operation::OperationError;
 use crate::text::beginning;
 
+/// The attribute with the number of a cursor.
+pub(super) const CURSOR: &str = "db.mongodb.cursor_id";
+
 /// The beginning of a span, whose kind is "client": its name, and the attributes that are known
 /// then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +108,12 @@ impl SpanStart {
         Self { name: "transaction".to_owned(), attributes: vec![Self::system()] }
     }
 
+    /// Adds the number of the cursor that it goes on with.
+    #[must_use]
+    pub fn with_cursor(self, id: Option<i64>) -> Self {
+        self.number(CURSOR, id)
+    }
+
     const fn system() -> Attribute {
         ("db.system.name", AttributeValue::Text(Cow::Borrowed("mongodb")))
     }
@@ -160,15 +169,18 @@ impl SpanEnd {
         self
     }
 
-    /// Ends a command that has failed with an error, which applications have as one of that type.
+    /// Ends a command that has failed with an error, which applications have as one of that type:
+    /// `error.type` is the server's code, or else that type.
     pub fn of_error(kind: &'static str, error: &OperationError) -> Self {
         let code = match error {
             OperationError::Reply { error, .. } => error.code,
             OperationError::Stream(_) | OperationError::Invalid(_) => None,
         };
         let mut end = Self::exception(kind, error.to_string());
-        let code = code.map(|code| ("db.response.status_code", code.to_string().as_str().into()));
-        end.attributes.extend(code);
+        let mut code = code.map(|code| AttributeValue::from(code.to_string().as_str()));
+        end.attributes.extend(code.clone().map(|code| ("db.response.status_code", code)));
+        let kind = || AttributeValue::Text(Cow::Borrowed(kind));
+        end.attributes.push(("error.type", code.take().unwrap_or_else(kind)));
         end
     }
 }

@@ -201,7 +201,8 @@ fn there_are_no_spans_of_sensitive_commands() {
 }
 
 /// OpenTelemetry, "Exceptions", and `db.response.status_code`: "MongoDB error code represented as a
-/// string".
+/// string"; `error.type` (pull request 1974 of the specifications): that code, or else the name of
+/// the exception's type.
 #[test]
 fn a_command_that_has_failed_tells_its_exception() {
     let reply = rawdoc! {
@@ -212,7 +213,7 @@ fn a_command_that_has_failed_tells_its_exception() {
     let error = OperationError::Reply { stage: Stage::Operate, error };
     let end = SpanEnd::of_error("app::Error", &error);
     assert!(end.failed);
-    assert_eq!(lines(&end.attributes), "db.response.status_code=26\n");
+    assert_eq!(lines(&end.attributes), "db.response.status_code=26\nerror.type=26\n");
     let exception = end.exception.unwrap();
     assert!(exception.message.contains("ns not found"), "{}", exception.message);
     assert_eq!(
@@ -227,7 +228,7 @@ fn a_command_that_has_failed_tells_its_exception() {
     let closed = Failure::new(Stage::Operate, Cause::Closed, "the server has hung up");
     for error in [OperationError::Stream(closed), InvalidCommand::Busy.into()] {
         let end = SpanEnd::of_error("app::Error", &error);
-        assert_eq!((end.attributes, end.failed), (Vec::new(), true));
+        assert_eq!((&*lines(&end.attributes), end.failed), ("error.type=app::Error\n", true));
         assert_eq!(end.exception.unwrap().message, error.to_string());
     }
     let without = SpanEnd::failed().with_stacktrace(|| unreachable!("no exception is reported"));

@@ -28,8 +28,8 @@ pub use message::{Header, Message};
 pub use nesting::{MAX_NESTING, nesting};
 pub(crate) use op_msg::crc_32c;
 pub use op_msg::{
-    DocumentSequence, Flags, OpMsg, SequenceError, SequenceNames, write_op_msg,
-    write_op_msg_with_sequences,
+    DocumentSequence, Flags, OpMsg, SequenceError, SequenceNames, WIRE_VERSION_OF_TRACE_CONTEXTS,
+    add_trace_context, write_op_msg, write_op_msg_with_sequences,
 };
 pub use op_query::{OpQuery, OpReply, ReplyFlags, write_op_query, write_op_reply};
 pub use reply::{MAX_EVENT_REPLY_LEN, ReplyDocument, ok};
@@ -109,12 +109,22 @@ pub enum WireError {
     /// A required OP_MSG flag bit (0 to 15) that this version does not know.
     #[error("OP_MSG with unknown required flag bits {0:#06x}")]
     UnknownFlags(u32),
-    /// A section kind other than 0 and 1.
+    /// A section kind other than 0, 1 and 3.
     #[error("OP_MSG with a section of unknown kind {0}")]
     SectionKind(u8),
     /// No section of kind 0, or more than one.
     #[error("OP_MSG with {0} body sections instead of one")]
     Bodies(usize),
+    /// A section of kind 3 that is not the only one, or is longer than 4,096 bytes.
+    #[error(
+        "OP_MSG that names its trace {count} times, or in {length} bytes; once and 4096 are allowed"
+    )]
+    TraceContext {
+        /// The number of such sections.
+        count: usize,
+        /// The length of the last one.
+        length: usize,
+    },
     /// A document sequence that no message has.
     #[error("OP_MSG with {0}")]
     Sequence(SequenceError),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bson::RawDocument;
+use bson::{RawDocument, rawdoc};
 use crc::{CRC_32_ISCSI, Crc, Table};
 
 use super::{
@@ -20,6 +20,12 @@ pub(crate) fn crc_32c(bytes: &[u8]) -> u32 {
 }
 
 const CHECKSUM_LEN: usize = 4;
+
+/// The first version of the protocol in which a command may name its trace: that of 9.0.
+pub const WIRE_VERSION_OF_TRACE_CONTEXTS: i32 = 29;
+
+/// The maximum length of the document that names a trace, in bytes.
+const MAX_TRACE_CONTEXT_LEN: usize = 4096;
 
 /// The flag bits of OP_MSG.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -92,7 +98,17 @@ impl<'a> OpMsg<'a> {
     pub fn sequences(&self) -> impl Iterator<Item = DocumentSequence<'a>> + use<'a> {
         self.sections.filter_map(|section| match section {
             Ok(Section::Sequence(sequence)) => Some(sequence),
-            Ok(Section::Body(_)) | Err(_) => None,
+            Ok(Section::Body(_) | Section::TraceContext(_)) | Err(_) => None,
+        })
+    }
+
+    /// Returns the trace that the command belongs to, the section of kind 3, if it has one:
+    /// `{ otel: { traceparent: .. } }`.
+    pub fn trace_context(&self) -> Option<&'a RawDocument> {
+        let mut sections = self.sections;
+        sections.find_map(|section| match section {
+            Ok(Section::TraceContext(document)) => Some(document),
+            Ok(Section::Body(_) | Section::Sequence(_)) | Err(_) => None,
         })
     }
 
@@ -119,6 +135,7 @@ impl<'a> OpMsg<'a> {
         }
         let sections = Sections { rest };
         let (mut body, mut bodies, mut names) = (None, 0, SequenceNames::default());
+        let mut trace_contexts = 0;
         for section in sections {
             match section? {
                 Section::Body(document) => {
@@ -129,6 +146,13 @@ impl<'a> OpMsg<'a> {
                     names.add(sequence.identifier).map_err(WireError::Sequence)?;
                     for document in sequence.documents() {
                         document?;
+                    }
+                }
+                Section::TraceContext(document) => {
+                    trace_contexts += 1;
+                    let length = document.as_bytes().len();
+                    if trace_contexts > 1 || length > MAX_TRACE_CONTEXT_LEN {
+                        return Err(WireError::TraceContext { count: trace_contexts, length });
                     }
                 }
             }
@@ -233,6 +257,7 @@ impl<'a> DocumentSequence<'a> {
 enum Section<'a> {
     Body(&'a RawDocument),
     Sequence(DocumentSequence<'a>),
+    TraceContext(&'a RawDocument),
 }
 
 /// The sections of an OP_MSG, read one at a time.
@@ -260,6 +285,7 @@ impl<'a> Sections<'a> {
                 let identifier = take_cstr(&mut documents, "sequence identifier")?;
                 Ok(Section::Sequence(DocumentSequence { identifier, documents }))
             }
+            3 => Ok(Section::TraceContext(take_document(&mut self.rest)?)),
             kind => Err(WireError::SectionKind(kind)),
         }
     }
@@ -340,6 +366,18 @@ pub(super) fn append_sequence(out: &mut Vec<u8>, identifier: &str, documents: &[
     out.extend_from_slice(identifier.as_bytes());
     out.push(0);
     documents.iter().for_each(|document| out.extend_from_slice(document.as_bytes()));
+}
+
+/// Adds the section of kind 3 to an OP_MSG that is written and has no checksum: the trace that the
+/// command belongs to, as a W3C `traceparent` says it (OpenTelemetry, "Propagating Trace Context to
+/// the Server"). Leaves a message as it is that would be longer than `limit`.
+pub fn add_trace_context(message: &mut Vec<u8>, traceparent: &str, limit: usize) {
+    let section = rawdoc! { "otel": { "traceparent": traceparent } };
+    let length = message.len() + 1 + section.as_bytes().len();
+    let Some(length) = i32::try_from(length).ok().filter(|_| length <= limit) else { return };
+    message.push(3);
+    message.extend_from_slice(section.as_bytes());
+    message[..4].copy_from_slice(&length.to_le_bytes());
 }
 
 #[cfg(test)]

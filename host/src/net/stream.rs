@@ -9,7 +9,10 @@ use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::ConnectionDescription;
 use sdam_core::time::Instant;
 use sdam_core::transport::Transport;
-use sdam_core::wire::{Compression, Decompressor, Frames, Message, may_be_compressed};
+use sdam_core::wire::{
+    Compression, Decompressor, Frames, Message, WIRE_VERSION_OF_TRACE_CONTEXTS, add_trace_context,
+    may_be_compressed,
+};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::net::socket::Socket;
@@ -286,6 +289,15 @@ impl<S: Socket> Connection<S> {
     /// Returns whether no unexpected data has come, the end of the stream included.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.frames.is_empty() && self.stream.socket.is_quiet()
+    }
+
+    /// Has the command in `outgoing` name the trace that it belongs to, if its server takes that.
+    pub(crate) fn name_trace(&mut self, traceparent: &str) {
+        let ConnectionDescription { max_wire_version, max_message_size_bytes, .. } =
+            self.connection_description;
+        if max_wire_version >= WIRE_VERSION_OF_TRACE_CONTEXTS {
+            add_trace_context(&mut self.outgoing, traceparent, max_message_size_bytes);
+        }
     }
 
     /// Compresses the command in `outgoing`, if that was agreed on and it may be.

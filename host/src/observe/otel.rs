@@ -91,6 +91,13 @@ impl Span for Open {
         self.context.span().is_recording()
     }
 
+    fn traceparent(&self) -> Option<String> {
+        let span = self.context.span();
+        let named = span.span_context();
+        let flags = named.trace_flags().to_u8();
+        named.is_valid().then(|| format!("00-{}-{}-{flags:02x}", named.trace_id(), named.span_id()))
+    }
+
     fn end(&self, end: SpanEnd) {
         let span = self.context.span();
         span.set_attributes(end.attributes.into_iter().map(key_value));

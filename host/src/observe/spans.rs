@@ -36,6 +36,12 @@ pub trait Span: Send + Sync {
         true
     }
 
+    /// Returns the W3C `traceparent` that names the span, which servers of 9.0 and later receive;
+    /// `None` for one that has no valid name.
+    fn traceparent(&self) -> Option<String> {
+        None
+    }
+
     /// Ends the span; it is called once.
     fn end(&self, end: SpanEnd);
 }
@@ -46,6 +52,7 @@ pub(crate) struct Spans {
     tracer: Arc<dyn Tracer>,
     query_text_max_length: usize,
     stack_traces: bool,
+    trace_contexts: bool,
     /// Those that were made; `None` to make none.
     made: Option<Arc<StackTraces>>,
 }
@@ -110,9 +117,15 @@ impl Spans {
             settings.enabled |= is_own;
             settings
         });
-        let SpanSettings { query_text_max_length, stack_traces, .. } = settings;
+        let SpanSettings { query_text_max_length, stack_traces, trace_contexts, .. } = settings;
         let made = None;
-        settings.enabled.then_some(Self { tracer, query_text_max_length, stack_traces, made })
+        settings.enabled.then_some(Self {
+            tracer,
+            query_text_max_length,
+            stack_traces,
+            trace_contexts,
+            made,
+        })
     }
 
     /// Makes stack traces, as many as a client may by this clock, unless the settings say
@@ -144,6 +157,11 @@ impl Spans {
         Some(CommandSpan(Some(self.opened(span))))
     }
 
+    /// Returns the `traceparent` of a command's span, if servers are to receive it.
+    pub(crate) fn traceparent(&self, span: &CommandSpan) -> Option<String> {
+        span.0.as_ref().filter(|_| self.trace_contexts)?.span.traceparent()
+    }
+
     /// Keeps a span that has begun.
     fn opened(&self, span: Arc<dyn Span>) -> Open {
         Open { span, stack_traces: self.made.clone() }
@@ -165,6 +183,7 @@ impl fmt::Debug for Spans {
         f.debug_struct("Spans")
             .field("query_text_max_length", &self.query_text_max_length)
             .field("stack_traces", &self.stack_traces)
+            .field("trace_contexts", &self.trace_contexts)
             .finish_non_exhaustive()
     }
 }
@@ -249,7 +268,7 @@ impl Drop for OperationSpan {
     fn drop(&mut self) {
         if let Some(span) = self.0.take() {
             let error = given_up("the operation was abandoned");
-            span.end(SpanEnd::of_error(ERROR_TYPE, &error));
+            span.end(SpanEnd::exception(ERROR_TYPE, error.to_string()));
         }
     }
 }

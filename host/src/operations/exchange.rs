@@ -613,9 +613,13 @@ impl<R: Runtime> CheckedOut<R> {
         let (command, since) = (Arc::new(command), shared.runtime.now());
         let span = spans
             .and_then(|spans| spans.command(context.span.as_deref(), &address, &command, &message));
+        let traceparent = spans.zip(span.as_ref()).and_then(|(spans, it)| spans.traceparent(it));
         let running = Running { server, address, command, since };
         let started =
             is_wanted.then(|| StartedCommand::begin(&shared, running, &message)).flatten();
+        if let Some(traceparent) = traceparent {
+            self.connection().name_trace(&traceparent);
+        }
         (started, span)
     }
 

@@ -15,6 +15,9 @@ use crate::machines::runtime::Runtime;
 use crate::operations::checked_out::CheckedOut;
 use crate::operations::request::Target;
 
+/// The first version of the protocol in which mongos streams the batches of a cursor: that of 7.1.
+const WIRE_VERSION_OF_STREAMS_OF_MONGOS: i32 = 22;
+
 /// A server for the operations that follow, over one connection where that is required.
 ///
 /// Dropping it checks that connection in.
@@ -48,9 +51,10 @@ impl<R: Runtime> Pinned<R> {
     ) -> Self {
         let description = connection.connection_description();
         let is_balanced = description.service.is_some();
-        // "Drivers MAY fallback to a non-exhaust cursor": mongos streams none before 7.1.
-        let is_mongos = description.server_type == ServerType::Mongos;
-        let is_streamed = exhausts && !is_mongos && !is_balanced;
+        // "Drivers MAY fallback to a non-exhaust cursor".
+        let streams = description.server_type != ServerType::Mongos
+            || description.max_wire_version >= WIRE_VERSION_OF_STREAMS_OF_MONGOS;
+        let is_streamed = exhausts && streams && !is_balanced;
         if !is_streamed && !is_balanced {
             return Self::to_server(connection.server().clone(), criteria);
         }

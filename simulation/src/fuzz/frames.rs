@@ -120,7 +120,9 @@ fn write_op_msg_again(message: &Message) {
     let flags = u32::from_le_bytes([body[0], body[1], body[2], body[3]]);
     let known_flags = flags & !0x0001_0003 == 0;
     let body_first = body[4] == 0;
-    if known_flags && body_first {
+    // A trace is written behind the message, once that is whole.
+    let names_trace = read.trace_context().is_some();
+    if known_flags && body_first && !names_trace {
         assert_eq!(out[..], message.bytes()[..], "the same message, byte for byte");
     }
 }

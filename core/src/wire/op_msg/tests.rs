@@ -7,7 +7,7 @@ use super::super::{
     Frames, MAX_SEQUENCES, Message, SequenceError, WireError, write_op_msg,
     write_op_msg_with_sequences,
 };
-use super::{CRC_32C, Flags};
+use super::{CRC_32C, Flags, add_trace_context};
 
 fn message(bytes: &[u8]) -> Message {
     let mut frames = Frames::new();
@@ -149,4 +149,33 @@ proptest! {
             let _ = (message.op_reply().is_ok(), message.op_query().is_ok());
         }
     }
+}
+
+/// OpenTelemetry, "Propagating Trace Context to the Server": a section of kind 3 with
+/// `{ otel: { traceparent } }`, one for a message.
+#[test]
+fn a_message_names_its_trace_once() {
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let (body, one) = (rawdoc! { "insert": "c" }, rawdoc! { "_id": 1 });
+    let mut bytes = Vec::new();
+    let sequences: &[(&str, &[&RawDocument])] = &[("documents", &[&one])];
+    write_op_msg_with_sequences(&mut bytes, 7, 8, Flags::NONE, &body, sequences);
+    let without = bytes.clone();
+    assert_eq!(message(&bytes).op_msg().unwrap().trace_context(), None);
+    add_trace_context(&mut bytes, traceparent, without.len());
+    assert_eq!(bytes, without, "it would be too long");
+    add_trace_context(&mut bytes, traceparent, 48_000_000);
+    let whole = message(&bytes);
+    let read = whole.op_msg().unwrap();
+    let expected = rawdoc! { "otel": { "traceparent": traceparent } };
+    assert_eq!((read.trace_context(), read.body), (Some(&*expected), &*body));
+    assert_eq!(read.sequences().count(), 1);
+    add_trace_context(&mut bytes, traceparent, 48_000_000);
+    let length = expected.as_bytes().len();
+    let twice = WireError::TraceContext { count: 2, length };
+    assert_eq!(message(&bytes).op_msg().unwrap_err(), twice);
+    let mut long = without;
+    add_trace_context(&mut long, &"0".repeat(4096), 48_000_000);
+    let error = message(&long).op_msg().unwrap_err();
+    assert!(matches!(error, WireError::TraceContext { count: 1, length: 4097.. }), "{error}");
 }

@@ -1,11 +1,12 @@
 //! The embedded deployment behind TLS and logins.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sdam_cluster::certificates::Authority;
 use sdam_cluster::{EmbeddedCluster, EmbeddedOptions, MemberId, TlsIdentity, User};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::Options;
+use sdam_core::metrics::Exposition;
 use sdam_tokio::Topology;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -70,6 +71,36 @@ async fn the_name_in_the_opening_of_tls_chooses_the_horizon() {
         }
         client.close().await;
     }
+}
+
+/// The metric that Prometheus alerts on before a certificate expires.
+#[tokio::test]
+async fn the_time_when_certificates_expire_is_a_metric_of_each_server() {
+    const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+    let fixture = Fixture::with_tls().await;
+    let file = fixture.authority.issue_for(LIFETIME, "late", &["127.0.0.1"]).unwrap();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let expected = (now() + LIFETIME).as_secs();
+    let tls = Some(TlsIdentity::from_pem_file(file).unwrap());
+    let cluster = EmbeddedCluster::start(options().with_tls(tls)).await.unwrap();
+    let ca = format!("tlsCAFile={}", fixture.authority.file());
+    let unchecked = format!("{ca}&tlsDisableCertificateRevocationCheck=true");
+    for tls in [&*ca, &unchecked, "tlsInsecure=true&tls=true"] {
+        let client = client(&format!("{}&{tls}", cluster.uri()));
+        view(&client, is_whole).await;
+        let text = Exposition::new(&client.metrics()).to_string();
+        client.close().await;
+        let is_sample = |line: &&str| line.starts_with("sdam_server_certificate_expiry_seconds{");
+        let values = text.lines().filter(is_sample).map(|line| line.rsplit(' ').next().unwrap());
+        let values: Vec<f64> = values.map(|value| value.parse().unwrap()).collect();
+        assert_eq!(values.len(), 3, "{tls}");
+        let is_right = |value: &f64| (value - expected as f64).abs() < 3600.0;
+        assert!(values.iter().all(is_right), "{values:?}, and not {expected}");
+    }
+    let plain = EmbeddedCluster::start(options()).await.unwrap();
+    let client = client(&plain.uri());
+    view(&client, is_whole).await;
+    assert!(!Exposition::new(&client.metrics()).to_string().contains("certificate"));
 }
 
 #[tokio::test]

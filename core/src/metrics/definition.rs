@@ -157,6 +157,9 @@ definitions! {
     ROUND_TRIP_TIME = GAUGE
         "sdam.server.round_trip_time" "sdam_server_round_trip_time_seconds" "s"
         "Moving average of the time that the server took to answer hello.";
+    CERTIFICATE_EXPIRY = GAUGE
+        "sdam.server.certificate.expiry" "sdam_server_certificate_expiry_seconds" "s"
+        "Time when the certificate that the server has shown last expires, since 1970.";
     HEARTBEATS_SUCCEEDED = COUNTER
         "sdam.heartbeats.succeeded" "sdam_heartbeats_succeeded_total" "{heartbeat}"
         "Checks that the server has answered.";

@@ -183,6 +183,14 @@ impl Metrics {
         }
     }
 
+    /// Takes notice of when the certificate that a member has shown last expires, in seconds since
+    /// 1970.
+    pub fn see_certificate(&mut self, address: &ServerAddress, expiry: u64) {
+        if let Some(server) = self.member(address) {
+            server.see_certificate(expiry);
+        }
+    }
+
     /// Takes notice of how many connections the pool of a server has, if it says so itself: then
     /// events about that do not count.
     pub fn see_pool(&mut self, address: &ServerAddress, counts: Counts) {

@@ -24,6 +24,8 @@ pub(super) struct ServerMetrics {
     /// True if the last check was answered; `None` if none has ended, as of the events.
     answered: Option<bool>,
     round_trip_time: Option<Duration>,
+    /// The time when the certificate expires, in seconds since 1970.
+    certificate_expiry: Option<u64>,
     succeeded: u64,
     failed: BTreeMap<&'static str, u64>,
     clears: BTreeMap<&'static str, u64>,
@@ -40,6 +42,7 @@ impl ServerMetrics {
             server_type: ServerType::Unknown,
             answered: None,
             round_trip_time: None,
+            certificate_expiry: None,
             succeeded: 0,
             failed: BTreeMap::new(),
             clears: BTreeMap::new(),
@@ -51,7 +54,7 @@ impl ServerMetrics {
     pub(super) fn join(&mut self) -> Option<Instant> {
         let left = self.left.take()?;
         (self.server_type, self.answered) = (ServerType::Unknown, None);
-        self.round_trip_time = None;
+        (self.round_trip_time, self.certificate_expiry) = (None, None);
         Some(left)
     }
 
@@ -59,6 +62,11 @@ impl ServerMetrics {
     pub(super) fn see(&mut self, server: &ServerDescription) {
         self.server_type = server.server_type;
         self.round_trip_time = server.round_trip_time;
+    }
+
+    /// Takes notice of when the certificate that it has shown expires.
+    pub(super) const fn see_certificate(&mut self, expiry: u64) {
+        self.certificate_expiry = Some(expiry);
     }
 
     /// Counts a check that the server has answered.
@@ -101,6 +109,9 @@ impl ServerMetrics {
         out.count(&definition::SERVER_UP, labels, is_up.into());
         if let Some(time) = self.round_trip_time {
             out.number(&definition::ROUND_TRIP_TIME, labels, time.as_secs_f64());
+        }
+        if let Some(expiry) = self.certificate_expiry {
+            out.count(&definition::CERTIFICATE_EXPIRY, labels, expiry);
         }
     }
 }

@@ -60,6 +60,13 @@ impl fmt::Debug for CertificateId {
     }
 }
 
+/// Returns when a certificate expires, in seconds since 1970.
+pub(crate) fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate: CertificateInner = CertificateInner::from_der(certificate).ok()?;
+    let validity = certificate.tbs_certificate().validity();
+    Some(validity.not_after.to_unix_duration().as_secs())
+}
+
 /// One who has issued a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Issuer {

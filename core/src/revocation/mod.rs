@@ -20,8 +20,8 @@ use std::fmt;
 
 use rustls::pki_types::UnixTime;
 
-pub(crate) use certificate::Leaf;
 pub use certificate::{CertificateId, Subject};
+pub(crate) use certificate::{Leaf, expiry};
 pub use register::{Outcome, Register, Turn};
 pub use responder::{InvalidAddress, MAX_RESPONSE_LEN, UselessAnswer};
 pub use response::{InvalidResponse, Verdict};

@@ -69,11 +69,11 @@ impl TransportConfig {
         self.proxy.as_ref()
     }
 
-    /// Returns whether TLS asks if certificates were revoked: then [`Transport::unchecked`] is to
-    /// be heeded before anything is sent.
+    /// Returns whether streams are encrypted: then [`Transport::unchecked`] is to be heeded before
+    /// anything is sent.
     #[cfg(feature = "ocsp")]
-    pub fn checks_revocation(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.revocation().is_some())
+    pub const fn encrypts(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Encrypts streams, inside the proxy's if there is one.
@@ -233,6 +233,12 @@ impl Transport {
     #[cfg(feature = "ocsp")]
     pub fn unchecked(&self, now: UnixTime) -> Result<Option<Subject>, Failure> {
         self.tls.as_ref().map_or(Ok(None), |tls| tls.unchecked(now))
+    }
+
+    /// Returns when the server's certificate expires, in seconds since 1970, once TLS is there.
+    #[cfg(feature = "ocsp")]
+    pub fn certificate_expiry(&self) -> Option<u64> {
+        self.tls.as_ref()?.certificate_expiry()
     }
 
     /// Returns the failure of a connection to a server whose certificate has this status, if it

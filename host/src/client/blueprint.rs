@@ -67,6 +67,9 @@ pub struct Settings {
     /// The application's own configuration of TLS.
     #[cfg(feature = "tls")]
     tls: Option<sdam_core::transport::TlsConfig>,
+    /// The application's own source of the client's certificate.
+    #[cfg(feature = "tls")]
+    certificate_key: Option<system::CertificateKeyProvider>,
     /// The function that judges the hosts in DNS.
     validator: Option<HostValidator>,
     /// The finding of looking the servers up, if it was slow.
@@ -91,6 +94,8 @@ impl Settings {
             seed: None,
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "tls")]
+            certificate_key: None,
             validator: None,
             finding: None,
         }
@@ -100,6 +105,12 @@ impl Settings {
     #[cfg(feature = "tls")]
     pub fn set_tls(&mut self, tls: sdam_core::transport::TlsConfig) {
         self.tls = Some(tls);
+    }
+
+    /// Asks the application for the client's certificate and private key.
+    #[cfg(feature = "tls")]
+    pub fn set_certificate_key_provider(&mut self, provider: system::CertificateKeyProvider) {
+        self.certificate_key = Some(provider);
     }
 
     /// Has `resolver` look SRV and TXT records up.
@@ -171,9 +182,11 @@ impl Settings {
         let streams = Streams {
             connector: Connector::new(&self.options)?,
             #[cfg(feature = "tls")]
-            tls: system::Certificates::choose(self.options.tls(), self.tls)?,
+            tls: system::Certificates::choose(self.options.tls(), self.tls, self.certificate_key)?,
             #[cfg(feature = "ocsp")]
             connect_timeout: self.options.connect_timeout(),
+            #[cfg(feature = "ocsp")]
+            expiries: Arc::default(),
         };
         let provider = Provider::choose(&self.options, self.provider, self.sources)?;
         let options = self.options.or_environment(system::environment);
@@ -197,7 +210,7 @@ impl Settings {
     /// Returns whether the monitors are those that other clients with these options have.
     fn shares(&self) -> bool {
         #[cfg(feature = "tls")]
-        let own_tls = self.tls.is_some();
+        let own_tls = self.tls.is_some() || self.certificate_key.is_some();
         #[cfg(not(feature = "tls"))]
         let own_tls = false;
         let own_resolver = !matches!(self.records, Records::System);

@@ -32,6 +32,23 @@ macro_rules! settings_of_clients {
             self
         }
 
+        /// Asks a function for the client's certificate and private key, which are in no file: what it
+        /// returns is what a file of `tlsCertificateKeyFile` has, in PEM.
+        ///
+        /// It is asked before each new connection, where it may block as reading a file does, and a
+        /// configuration is made when its answer changes. Once it has answered, a failure leaves
+        /// the earlier certificate in use, and the log says why. Its key may be encrypted
+        /// (`tlsCertificateKeyFilePassword`). The options must ask for TLS, and name no such file.
+        #[cfg(feature = "tls")]
+        pub fn certificate_key_provider<E: std::fmt::Display>(
+            mut self,
+            provider: impl Fn() -> Result<sdam_core::config::Secret, E> + Send + Sync + 'static,
+        ) -> Self {
+            let provider = $crate::system::CertificateKeyProvider::new(provider);
+            self.settings.set_certificate_key_provider(provider);
+            self
+        }
+
         /// Asks these name servers for SRV and TXT records, instead of those in `/etc/resolv.conf`.
         pub fn name_servers(
             mut self,

@@ -66,6 +66,11 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
         spawner.spawn(link.run(opening));
     }
 
+    #[cfg(feature = "ocsp")]
+    fn certificate_expiry(&self, address: &ServerAddress) -> Option<u64> {
+        self.streams.certificate_expiry(address)
+    }
+
     fn establish(&self, pending: PendingConnection<Self>, address: ServerAddress) {
         let (reactor, streams, progress) =
             (self.reactor.clone(), Arc::clone(&self.streams), pending.progress());

@@ -34,6 +34,12 @@ pub enum ClientError {
          allow no exceptions"
     )]
     TlsConfiguredTwice,
+    /// There is a provider of the client's certificate, and a file of it.
+    #[error(
+        "there is a provider of the client's certificate, so the options may name no \
+         tlsCertificateKeyFile"
+    )]
+    CertificateKeyTwice,
     /// The user name or the password for the proxy cannot be sent.
     #[error(transparent)]
     ProxyLogin(#[from] LoginError),

@@ -109,6 +109,7 @@ impl ErrorKind {
             | ClientError::TlsUnsupported
             | ClientError::TlsNotAskedFor
             | ClientError::TlsConfiguredTwice
+            | ClientError::CertificateKeyTwice
             | ClientError::ProxyLogin(_)
             | ClientError::ProviderAndEnvironment
             | ClientError::EnvironmentUnsupported(_)

@@ -69,6 +69,7 @@ fn of_client(error: &ClientError) -> Option<Verdict> {
         ClientError::TlsUnsupported
         | ClientError::TlsNotAskedFor
         | ClientError::TlsConfiguredTwice
+        | ClientError::CertificateKeyTwice
         | ClientError::ProxyLogin(_)
         | ClientError::ProviderAndEnvironment
         | ClientError::EnvironmentUnsupported(_)

@@ -386,6 +386,11 @@ impl<R: Runtime> Host<R> {
             }
         }
         metrics.see(now, &view);
+        for server in view.servers() {
+            if let Some(expiry) = shared.runtime.certificate_expiry(&server.address) {
+                metrics.see_certificate(&server.address, expiry);
+            }
+        }
         metrics.snapshot(now)
     }
 

@@ -81,6 +81,13 @@ pub trait Runtime: Send + Sync + Sized + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Returns when the certificate that a server has shown last expires, in seconds since 1970, if
+    /// its streams are encrypted and the runtime knows.
+    #[doc(hidden)]
+    fn certificate_expiry(&self, _: &ServerAddress) -> Option<u64> {
+        None
+    }
+
     /// Finds what an authentication mechanism asks for: a token, or credentials of AWS.
     ///
     /// It is asked for what the client does not remember, and for one token at a time.

@@ -1,7 +1,11 @@
 //! The opening of a client's streams: the way to the server, the name, the sockets.
 
+#[cfg(feature = "ocsp")]
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+#[cfg(feature = "ocsp")]
+use std::sync::Arc;
 
 use sdam_core::config::{ServerAddress, TcpOptions};
 #[cfg(any(feature = "tls", not(unix)))]
@@ -20,6 +24,8 @@ use crate::net::revocation;
 use crate::net::stream::Connected;
 #[cfg(feature = "ocsp")]
 use crate::net::stream::Stream;
+#[cfg(feature = "ocsp")]
+use crate::sync::{Mutex, lock};
 use crate::system;
 
 /// The means by which the streams of one client are opened.
@@ -31,7 +37,14 @@ pub(crate) struct Streams {
     /// The time that opening a connection may take.
     #[cfg(feature = "ocsp")]
     pub(crate) connect_timeout: Option<std::time::Duration>,
+    /// The times when the certificates of servers expire, in seconds since 1970.
+    #[cfg(feature = "ocsp")]
+    pub(crate) expiries: Arc<Mutex<BTreeMap<ServerAddress, u64>>>,
 }
+
+/// The number of servers whose certificates are remembered: more than any deployment has.
+#[cfg(feature = "ocsp")]
+const MAX_EXPIRIES: usize = 10_000;
 
 impl Streams {
     /// Opens a stream towards the server that advertises `address`.
@@ -52,6 +65,8 @@ impl Streams {
         #[cfg(feature = "ocsp")]
         let reached = |stage| answered(stage);
         let reached = route.stages(reached);
+        #[cfg(feature = "ocsp")]
+        let server = filters.encrypts().then(|| address.clone());
         let lane = Lane::Server(address);
         let dial = route.dial().clone();
         let dialed = reactor.dial(&lane, &dial);
@@ -62,10 +77,16 @@ impl Streams {
         };
         let connected = route.opened(socket)?;
         #[cfg(feature = "ocsp")]
-        if filters.checks_revocation() {
-            return self.checked(reactor, connected, begun, answered).await;
+        if let Some(server) = server {
+            return self.checked(reactor, (connected, server), begun, answered).await;
         }
         Ok(connected)
+    }
+
+    /// Returns when the certificate that a server has shown last expires, in seconds since 1970.
+    #[cfg(feature = "ocsp")]
+    pub(crate) fn certificate_expiry(&self, server: &ServerAddress) -> Option<u64> {
+        lock(&self.expiries).get(server).copied()
     }
 
     /// Finishes the handshakes of a stream's filters, and asks about the certificate of its server
@@ -74,7 +95,7 @@ impl Streams {
     async fn checked<R: Reactor>(
         &self,
         reactor: &R,
-        connected: Connected<R::Socket>,
+        (connected, server): (Connected<R::Socket>, ServerAddress),
         begun: Instant,
         answered: impl Fn(Stage) + Send + Sync,
     ) -> Result<Connected<R::Socket>, Failure> {
@@ -87,6 +108,13 @@ impl Streams {
         };
         answered(stream.transport().stage());
         stream.open(answered).await?;
+        if let Some(expiry) = stream.transport().certificate_expiry() {
+            let mut expiries = lock(&self.expiries);
+            if expiries.len() >= MAX_EXPIRIES {
+                expiries.clear();
+            }
+            expiries.insert(server, expiry);
+        }
         if let Some(subject) = stream.transport().unchecked(UnixTime::now())? {
             let time = revocation::time_for(self.connect_timeout, begun, reactor.now());
             let statuses = system::Statuses::of_process();
@@ -115,6 +143,8 @@ impl Streams {
             tls: self.tls.as_ref().map(system::Certificates::for_fork),
             #[cfg(feature = "ocsp")]
             connect_timeout: self.connect_timeout,
+            #[cfg(feature = "ocsp")]
+            expiries: Arc::default(),
         }
     }
 }

@@ -33,9 +33,35 @@ enum Source {
     Files(Arc<Files>),
 }
 
+/// The application's own source of the client's certificate and private key: those that are in no
+/// file, such as what a vault gives out for an hour.
+#[derive(Clone)]
+pub struct CertificateKeyProvider(Arc<dyn Fn() -> Result<Secret, String> + Send + Sync>);
+
+impl CertificateKeyProvider {
+    /// Makes one of a function, which returns what a file of `tlsCertificateKeyFile` has: the
+    /// certificate and its private key, in PEM.
+    pub fn new<E: fmt::Display>(
+        provider: impl Fn() -> Result<Secret, E> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(move || provider().map_err(|error| error.to_string())))
+    }
+
+    fn ask(&self) -> Result<Secret, String> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for CertificateKeyProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CertificateKeyProvider")
+    }
+}
+
 /// The files that the options name, and what they contained at last.
 struct Files {
     options: TlsOptions,
+    provider: Option<CertificateKeyProvider>,
     store: Store,
     last: Mutex<Last>,
 }
@@ -58,33 +84,41 @@ struct Good {
 
 impl Certificates {
     /// Takes what the application has given, or else the files that the options name, if these
-    /// ask for TLS at all.
+    /// ask for TLS at all; a provider takes the place of one of those files.
     ///
     /// # Errors
     ///
-    /// Fails if the options do not ask for TLS but something was given, and if both say how.
+    /// Fails if the options do not ask for TLS but something was given, and if two of them say how.
     pub fn choose(
         files: Option<&TlsOptions>,
         given: Option<TlsConfig>,
+        provider: Option<CertificateKeyProvider>,
     ) -> Result<Option<Self>, ClientError> {
-        match (files, given) {
-            (None, None) => Ok(None),
-            (None, Some(_)) => Err(ClientError::TlsNotAskedFor),
-            (Some(files), Some(_)) if *files != TlsOptions::default() => {
+        let Some(files) = files else {
+            return match given.is_some() || provider.is_some() {
+                true => Err(ClientError::TlsNotAskedFor),
+                false => Ok(None),
+            };
+        };
+        match given {
+            Some(_) if *files != TlsOptions::default() || provider.is_some() => {
                 Err(ClientError::TlsConfiguredTwice)
             }
-            (Some(_), Some(given)) => Ok(Some(Self(Source::Given(given)))),
-            (Some(files), None) => Ok(Some(Self::of_files(files.clone()))),
+            Some(given) => Ok(Some(Self(Source::Given(given)))),
+            None if provider.is_some() && files.certificate_key_file.is_some() => {
+                Err(ClientError::CertificateKeyTwice)
+            }
+            None => Ok(Some(Self::of(files.clone(), provider, Store::of_system()))),
         }
     }
 
     /// Takes the files that `options` name; they are read for each connection.
     pub fn of_files(options: TlsOptions) -> Self {
-        Self::of(options, Store::of_system())
+        Self::of(options, None, Store::of_system())
     }
 
-    fn of(options: TlsOptions, store: Store) -> Self {
-        Self(Source::Files(Arc::new(Files { options, store, last: Mutex::default() })))
+    fn of(options: TlsOptions, provider: Option<CertificateKeyProvider>, store: Store) -> Self {
+        Self(Source::Files(Arc::new(Files { options, provider, store, last: Mutex::default() })))
     }
 
     /// Returns the same, but for what was read already: a process that was forked off shares no
@@ -93,7 +127,10 @@ impl Certificates {
     pub fn for_fork(&self) -> Self {
         match &self.0 {
             Source::Given(config) => Self(Source::Given(config.clone())),
-            Source::Files(files) => Self::of(files.options.clone(), files.store.clone()),
+            Source::Files(files) => {
+                let Files { options, provider, store, .. } = &**files;
+                Self::of(options.clone(), provider.clone(), store.clone())
+            }
         }
     }
 
@@ -133,7 +170,7 @@ impl Files {
     /// While they are being replaced they may be missing, cut short, or not belong together; until
     /// they are good again, the last good ones serve, and the log says why.
     fn load(&self, now: Instant) -> Result<TlsConfig, String> {
-        let contents = Contents::read(&self.options);
+        let contents = Contents::read(&self.options, self.provider.as_ref());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let Last { good, store, told } = &mut *last;
         let made = contents.and_then(|contents| {

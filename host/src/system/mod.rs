@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 #[cfg(feature = "tls")]
-pub use certificates::Certificates;
+pub use certificates::{CertificateKeyProvider, Certificates};
 pub use sockets::configure_tcp;
 #[cfg(feature = "ocsp")]
 pub use statuses::Statuses;

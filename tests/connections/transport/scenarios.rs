@@ -13,7 +13,7 @@ use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, ProxyRefusal, Stage};
 use sdam_core::selection::Criteria;
 use sdam_core::topology::{EventKind, Topics};
-use sdam_tokio::Topology;
+use sdam_tokio::{ClientBuilder, Topology};
 
 use super::Scenario;
 use crate::{Outcome, V5_0};
@@ -52,9 +52,14 @@ pub(super) fn look(
     uri: &str,
 ) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std::error::Error>> {
     let uri = format!("{uri}&directConnection=true&serverSelectionTimeoutMS=0");
-    let options = Options::parse(&uri)?;
+    look_by(Topology::builder(Options::parse(&uri)?))
+}
+
+fn look_by(
+    client: ClientBuilder,
+) -> Result<Result<ServerType, (Failure, Verdict)>, Box<dyn std::error::Error>> {
     runtime()?.block_on(async {
-        let client = Topology::new(options)?;
+        let client = client.build()?;
         let (server_type, failure) = first_news(&client).await?;
         match (failure, client.select(Criteria::write()).await) {
             (None, Ok(_)) => Ok(Ok(server_type)),
@@ -134,6 +139,13 @@ fn client_certificate(binary: &Binary) -> Outcome {
     let uri = format!("mongodb://{}/?tls=true&tlsCAFile={}", server.address(), authority.file());
     let key = authority.issue("client", &["client"])?;
     known(&format!("{uri}&tlsCertificateKeyFile={key}"))?;
+    // The same from a function.
+    let direct = format!("{uri}&directConnection=true&serverSelectionTimeoutMS=0");
+    let client = Topology::builder(Options::parse(&direct)?);
+    let client = client.certificate_key_provider(move || {
+        std::fs::read_to_string(&key).map(sdam_core::config::Secret::from)
+    });
+    assert_eq!(look_by(client)?, Ok(ServerType::Standalone));
     // It says so by an alert, which the end of the connection may overtake.
     let (error, _) = failure(&uri)?;
     assert!(matches!(error.cause, Cause::TlsRefused { .. } | Cause::Closed), "{error:?}");

@@ -9,6 +9,8 @@ use sdam_core::config::TlsOptions;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
+use super::CertificateKeyProvider;
+
 /// The greatest size of a file of certificates; those of distributions have 250 kB.
 const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
@@ -26,21 +28,33 @@ pub(super) struct Contents {
     pub(super) revocation_lists: Option<Pem>,
 }
 
-/// A file that an option names, and its contents, which are wiped from memory when dropped.
+/// What a file or the application's provider has, which is wiped from memory when dropped.
 pub(super) struct Pem {
-    option: &'static str,
-    path: String,
+    origin: Origin,
     bytes: Zeroizing<Vec<u8>>,
 }
 
+enum Origin {
+    /// A file that an option names.
+    File {
+        option: &'static str,
+        path: String,
+    },
+    Provider,
+}
+
 impl Contents {
-    pub(super) fn read(options: &TlsOptions) -> Result<Self, String> {
+    pub(super) fn read(
+        options: &TlsOptions,
+        provider: Option<&CertificateKeyProvider>,
+    ) -> Result<Self, String> {
+        let file = options.certificate_key_file.as_deref();
         Ok(Self {
             authorities: Pem::read("tlsCAFile", options.ca_file.as_deref())?,
-            certificate_key: Pem::read(
-                "tlsCertificateKeyFile",
-                options.certificate_key_file.as_deref(),
-            )?,
+            certificate_key: match provider {
+                Some(provider) => Some(Pem::ask(provider)?),
+                None => Pem::read("tlsCertificateKeyFile", file)?,
+            },
             revocation_lists: Pem::read(
                 "file of revocation lists",
                 options.revocation_lists_file.as_deref(),
@@ -67,17 +81,28 @@ impl Pem {
         let Some(path) = path else { return Ok(None) };
         let bytes =
             read_file(path).map_err(|error| format!("cannot read the {option} {path}: {error}"))?;
-        Ok(Some(Self { option, path: path.to_owned(), bytes }))
+        Ok(Some(Self { origin: Origin::File { option, path: path.to_owned() }, bytes }))
+    }
+
+    fn ask(provider: &CertificateKeyProvider) -> Result<Self, String> {
+        let found = provider.ask();
+        let pem = found.map_err(|error| format!("the provider of certificates failed: {error}"))?;
+        let bytes = Zeroizing::new(pem.expose().as_bytes().to_vec());
+        Ok(Self { origin: Origin::Provider, bytes })
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Says what the file consists of: the names of its sections, and nothing of what is in them.
+    /// Says what it consists of: the names of its sections, and nothing of what is in them.
     pub(super) fn found(&self) -> String {
+        let it = match self.origin {
+            Origin::File { .. } => "the file",
+            Origin::Provider => "it",
+        };
         if self.bytes.is_empty() {
-            return "the file is empty".into();
+            return format!("{it} is empty");
         }
         let label = |line: &[u8]| -> Option<String> {
             let label = line.trim_ascii().strip_prefix(b"-----BEGIN ")?.strip_suffix(b"-----")?;
@@ -90,8 +115,8 @@ impl Pem {
             self.bytes.split(|byte| *byte == b'\n').filter_map(label).collect();
         let labels: Vec<_> = labels.into_iter().take(MAX_LABELS).collect();
         match labels.is_empty() {
-            true => format!("the file has {} bytes, and nothing in PEM", self.bytes.len()),
-            false => format!("the file contains {}", labels.join(" and ")),
+            true => format!("{it} has {} bytes, and nothing in PEM", self.bytes.len()),
+            false => format!("{it} contains {}", labels.join(" and ")),
         }
     }
 }
@@ -99,7 +124,10 @@ impl Pem {
 /// Shows the option and the path, never the contents.
 impl fmt::Display for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the {} {}", self.option, self.path)
+        match &self.origin {
+            Origin::File { option, path } => write!(f, "the {option} {path}"),
+            Origin::Provider => f.write_str("what the provider of certificates gives"),
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use sdam_core::config::TlsOptions;
 use tempfile::TempDir;
 
 use super::store::{INTERVAL, INTERVAL_AFTER_ERRORS, Store};
-use super::{Certificates, Source};
+use super::{CertificateKeyProvider, Certificates, Source};
+use crate::ClientError;
 use crate::system::log_lines::log_lines;
 
 /// A folder of files, and an authority.
@@ -143,6 +144,44 @@ fn files_that_go_bad_leave_the_last_good_ones_and_one_line_in_the_log() {
     assert!(lines[0].contains(&path) && lines[0].contains("the file is empty"), "{lines:?}");
 }
 
+/// A provider takes the place of the file: it is asked for each connection, its failures leave the
+/// last certificate in use, and nothing that it gives is shown.
+#[test]
+fn a_provider_gives_the_certificate_and_its_key() {
+    let folder = Folder::new();
+    let ca = with_ca(&folder.write("ca.pem", &folder.authority.pem()));
+    let given = Arc::new(Mutex::new(Err("the vault is sealed".to_owned())));
+    let answer = Arc::clone(&given);
+    let provider = CertificateKeyProvider::new(move || answer.lock().unwrap().clone());
+    let choose =
+        |options: &TlsOptions| Certificates::choose(Some(options), None, Some(provider.clone()));
+    let certificates = choose(&ca).unwrap().unwrap();
+    let failed = certificates.load().unwrap_err().to_string();
+    assert!(
+        failed.contains("the provider of certificates failed: the vault is sealed"),
+        "{failed}"
+    );
+    *given.lock().unwrap() = Ok("PLANTED-SECRET".into());
+    let failed = certificates.load().unwrap_err().to_string();
+    assert!(failed.contains("it has 14 bytes, and nothing in PEM"), "{failed}");
+    assert!(!failed.contains("PLANTED"), "{failed}");
+    let pem = folder.authority.pem() + &folder.key.serialize_pem();
+    *given.lock().unwrap() = Ok(pem.as_str().into());
+    let first = certificates.load().unwrap();
+    assert_eq!(certificates.load().unwrap(), first, "the same certificate, and its sessions");
+    *given.lock().unwrap() = Err("the vault is sealed".to_owned());
+    assert_eq!(certificates.load().unwrap(), first);
+    let renewed = Folder::new();
+    let pem = renewed.authority.pem() + &renewed.key.serialize_pem();
+    *given.lock().unwrap() = Ok(pem.as_str().into());
+    assert_ne!(certificates.load().unwrap(), first);
+
+    let file = ca.with_certificate_key_file(Some(folder.write_certificate_key()));
+    assert!(matches!(choose(&file), Err(ClientError::CertificateKeyTwice)));
+    let without = Certificates::choose(None, None, Some(provider.clone()));
+    assert!(matches!(without, Err(ClientError::TlsNotAskedFor)));
+}
+
 /// A store that gives what the test says, and counts how often it was read.
 struct Puppet {
     result: Arc<Mutex<(Vec<Vec<u8>>, usize)>>,
@@ -162,7 +201,7 @@ impl Puppet {
             out.errors = (0..*errors).map(unreadable).collect();
             out
         });
-        (puppet, Certificates::of(TlsOptions::default(), store))
+        (puppet, Certificates::of(TlsOptions::default(), None, store))
     }
 
     fn set(&self, certificates: &[&rcgen::Certificate], errors: usize) {
@@ -244,6 +283,6 @@ fn no_store_is_read_where_a_file_or_nothing_is_trusted() {
     let lax = TlsOptions::default().with_allow_invalid_certificates(true);
     for options in [with_ca(&path), lax] {
         let store = Store::of(|| panic!("no test needs it"));
-        Certificates::of(options, store).load().expect("a configuration");
+        Certificates::of(options, None, store).load().expect("a configuration");
     }
 }

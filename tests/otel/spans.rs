@@ -17,7 +17,7 @@ crate::scenarios![
     an_operation_is_within_the_current_span_and_its_command_within_it,
     spans_have_the_attributes_of_their_command,
     each_attempt_has_a_span_of_its_own,
-    an_exception_is_recorded_where_it_comes_from,
+    an_exception_is_recorded_for_the_command_and_its_operation,
     an_operation_that_finds_no_server_has_an_exception_and_no_command,
     sensitive_commands_have_no_spans,
     what_is_given_up_ends,
@@ -142,9 +142,9 @@ async fn each_attempt_has_a_span_of_its_own() {
     assert_eq!(it.kept.tree(), expected);
 }
 
-/// OpenTelemetry, "Exceptions": "This does not relate to exceptions that happen on the server
-/// command level."
-async fn an_exception_is_recorded_where_it_comes_from() {
+/// OpenTelemetry, "Exceptions"; prose tests 5 and 6: "`error.type` on the operation span is the
+/// exception class name for a server error", and that of the command its code.
+async fn an_exception_is_recorded_for_the_command_and_its_operation() {
     let it = Fixture::new().await;
     fail(&it, 1, rawdoc! { "failCommands": ["ping"], "errorCode": 26 }).await;
     let error = it.run(&rawdoc! { "ping": 1 }).await.unwrap_err();
@@ -161,10 +161,16 @@ async fn an_exception_is_recorded_where_it_comes_from() {
     assert!(stacktrace.contains("sdam_host"), "{stacktrace}");
     assert!(event.attributes.iter().any(|it| it.value.as_str() == stacktrace), "{event:?}");
     assert_eq!(text(command, "error.type").as_deref(), Some("26"));
-    assert_eq!(operation.status, Status::error(""));
-    assert_eq!(attribute(operation, "exception.type"), None);
-    assert_eq!(attribute(operation, "error.type"), None);
-    assert!(operation.events.events.is_empty());
+    assert_eq!(operation.status, Status::error(error.to_string()));
+    for name in ["exception.type", "error.type"] {
+        assert_eq!(text(operation, name).as_deref(), Some("sdam::Error"), "{name}");
+    }
+    assert_eq!(operation.events.events.len(), 1);
+    fail(&it, 1, rawdoc! { "failCommands": ["ping"], "closeConnection": true }).await;
+    it.run(&rawdoc! { "ping": 1 }).await.unwrap_err();
+    for span in it.kept.take() {
+        assert_eq!(text(&span, "error.type"), text(&span, "exception.type"), "{span:?}");
+    }
 }
 
 /// OpenTelemetry, "Exceptions": "If the driver operation fails with an exception, drivers MUST

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use sdam_core::wire::{Decompressor, Frames};
+use sdam_core::wire::{Flags, Frames};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,8 +14,9 @@ pub(crate) struct Relay {
     passed: Passed,
 }
 
-/// The commands that have passed, each with the trace that it names.
-type Passed = Arc<Mutex<Vec<(String, Option<String>)>>>;
+/// The commands that have passed, by name: the trace that each names, and its flags.
+type Passed = Arc<Mutex<Vec<(String, Seen)>>>;
+pub(crate) type Seen = (Option<String>, Flags);
 
 impl Relay {
     /// Starts one in front of a server.
@@ -32,11 +33,11 @@ impl Relay {
         relay
     }
 
-    /// Returns the traces that the commands of a name have named, in the order of the commands.
-    pub(crate) fn traces(&self, command: &str) -> Vec<Option<String>> {
+    /// Returns the commands of a name, in their order: the trace that each names, and its flags.
+    pub(crate) fn passed(&self, command: &str) -> Vec<Seen> {
         let passed = self.passed.lock().unwrap();
         let of_name = passed.iter().filter(|(name, _)| name == command);
-        of_name.map(|(_, trace)| trace.clone()).collect()
+        of_name.map(|(_, seen)| seen.clone()).collect()
     }
 }
 
@@ -59,13 +60,12 @@ fn pass(client: TcpStream, server: TcpStream, passed: &Passed) {
 
 fn note(frames: &mut Frames, passed: &Passed) {
     while let Some(message) = frames.next().unwrap() {
-        let message = Decompressor::new().decompress(message).unwrap();
         let Ok(command) = message.op_msg() else { continue };
         let name = command.body.iter().next().unwrap().unwrap().0.to_string();
         let trace = command.trace_context().map(|context| {
             assert_eq!(context.iter().count(), 1);
             context.get_document("otel").unwrap().get_str("traceparent").unwrap().to_owned()
         });
-        passed.lock().unwrap().push((name, trace));
+        passed.lock().unwrap().push((name, (trace, command.flags)));
     }
 }

@@ -26,7 +26,7 @@ use self::oplog::is_about_oplog;
 use crate::data::{read_concern, search};
 use crate::model::fail_point::{FailPoint, Injection, Name};
 use crate::model::{Action, Cluster, ConnectionId, Done, Process, Role, Then};
-use crate::options::{Deployment, MemberId, ServerVersion};
+use crate::options::{Deployment, MemberId};
 use crate::store::LIFETIME;
 use crate::wire::{CommandError, Hello, Request, integer, no_documents, reply};
 
@@ -64,20 +64,15 @@ impl Cluster {
         out: &mut Vec<Action>,
     ) {
         let member = self.connections.get(&id).map(|connection| connection.member);
-        let (Ok(mut request), Some(member), false) =
-            (Request::parse(message), member, injection.close)
+        let (Ok(request), Some(member), false) = (Request::parse(message), member, injection.close)
         else {
             return self.close(id, out);
         };
-        let Some((version, role)) = self.process(member).map(|it| (it.version, it.role)) else {
-            return;
-        };
-        if role == Role::Mongos && version < ServerVersion::V8_0 {
-            request.stream_no_batches();
-        }
-        if let Err(error) = request.check_sections(version).and_then(|()| request.check_levels()) {
-            let position = self.data_of(member).last();
-            let done = Done { injection, replies: Err(error), position };
+        let Some(server) = self.process(member) else { return };
+        let (version, request) = (server.version, request.served_by(server.role, server.version));
+        if let Err(error) = request.check(version) {
+            let (replies, position) = (Err(error), self.data_of(member).last());
+            let done = Done { injection, replies, position };
             return self.answer(now, (id, member), &request, done, out);
         }
         if injection.error.is_none()

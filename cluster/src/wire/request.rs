@@ -5,6 +5,7 @@ use sdam_core::bson;
 use sdam_core::wire::{DocumentSequence, Flags, Message, OpMsg, WireError, nesting, op_code};
 
 use super::{CommandError, Query};
+use crate::model::Role;
 use crate::options::ServerVersion;
 use crate::store::{MAX_LEVELS, MAX_PARTS, is_database, is_too_long};
 
@@ -105,12 +106,17 @@ impl<'a> Request<'a> {
         std::iter::once(self.body).chain(behind)
     }
 
-    /// Checks that the message has no section that servers of this version do not know.
+    /// Checks the form of the message, before anything recurses into it.
     ///
     /// # Errors
     ///
     /// Fails as servers do: the connection stays.
-    pub(crate) fn check_sections(&self, version: ServerVersion) -> Result<(), CommandError> {
+    pub(crate) fn check(&self, version: ServerVersion) -> Result<(), CommandError> {
+        self.check_sections(version).and_then(|()| self.check_levels())
+    }
+
+    /// Checks that the message has no section that servers of this version do not know.
+    fn check_sections(&self, version: ServerVersion) -> Result<(), CommandError> {
         match self.carrier {
             Carrier::Msg(message)
                 if message.trace_context().is_some() && version < ServerVersion::V9_0 =>
@@ -121,13 +127,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Checks that no document of the message is nested more deeply than servers read, before
-    /// anything recurses into it.
-    ///
-    /// # Errors
-    ///
-    /// Fails as servers do.
-    pub(crate) fn check_levels(&self) -> Result<(), CommandError> {
+    /// Checks that no document of the message is nested more deeply than servers read.
+    fn check_levels(&self) -> Result<(), CommandError> {
         for document in self.documents() {
             if nesting(document, MAX_LEVELS).is_none() {
                 let reason = "BSONObj exceeds maximum nested object depth";
@@ -266,12 +267,13 @@ impl<'a> Request<'a> {
         matches!(self.reply_to.form, ReplyForm::Msg { exhaust: true, .. })
     }
 
-    /// Answers a command for batches once only, whatever the client takes: mongos streamed none
-    /// before 7.1.
-    pub(crate) fn stream_no_batches(&mut self) {
+    /// Returns it as a server takes it: mongos streamed no batches before 7.1.
+    pub(crate) fn served_by(mut self, role: Role, version: ServerVersion) -> Self {
+        let streams = role != Role::Mongos || version >= ServerVersion::V8_0;
         if let ReplyForm::Msg { exhaust, .. } = &mut self.reply_to.form {
-            *exhaust &= self.command != "getMore";
+            *exhaust &= streams || self.command != "getMore";
         }
+        self
     }
 }
 

@@ -128,11 +128,14 @@ impl CredentialCache {
         self.refresh.value.as_ref()
     }
 
-    /// Has a question go with what is known now: a refresh token that another connection has used
-    /// up meanwhile is not shown once more.
+    /// Has a question that was made a while ago go with what is known now: a refresh token that
+    /// another connection has used up meanwhile is not shown once more, and the one that has come of
+    /// that only to the identity provider that gave it out. To be called before the question is
+    /// asked.
     pub fn bring_up_to_date(&self, question: &mut OidcRequest) {
         if question.refresh_token.is_some() {
-            question.refresh_token = self.refresh().map(|refresh| refresh.token.clone());
+            let is_its = |known: &&Refresh| Some(&known.idp_info) == question.idp_info.as_ref();
+            question.refresh_token = self.refresh().filter(is_its).map(|known| known.token.clone());
         }
     }
 
@@ -212,12 +215,17 @@ mod tests {
         let mut cache = CredentialCache::default();
         cache.remember_refresh(Some(refresh("first")));
         let mut question = OidcRequest::new(Duration::from_secs(300));
+        question.idp_info = Some(refresh("first").idp_info);
         cache.bring_up_to_date(&mut question);
         assert_eq!(question.refresh_token, None, "it needs none");
         question.refresh_token = Some("first".into());
         cache.remember_refresh(Some(refresh("second")));
         cache.bring_up_to_date(&mut question);
         assert_eq!(question.refresh_token, Some("second".into()));
+        let mut of_another = question.clone();
+        of_another.idp_info.as_mut().unwrap().issuer = "https://other".into();
+        cache.bring_up_to_date(&mut of_another);
+        assert_eq!(of_another.refresh_token, None, "it is the other provider's");
         cache.remember_refresh(None);
         cache.bring_up_to_date(&mut question);
         assert_eq!(question.refresh_token, None);

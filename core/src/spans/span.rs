@@ -22,15 +22,13 @@ pub struct SpanStart {
     pub attributes: Vec<Attribute>,
 }
 
-/// The end of a span: the attributes that were not known before, and whether it has failed.
+/// The end of a span: the attributes that were not known before, and what it has failed with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpanEnd {
     /// The attributes, none of which the beginning has, but for those of the exception.
     pub attributes: Vec<Attribute>,
-    /// True if it has failed.
-    pub failed: bool,
-    /// The exception that it has failed with; `None` for one that a span within this one has.
+    /// The exception that it has failed with, if it has failed.
     pub exception: Option<Exception>,
 }
 
@@ -139,15 +137,15 @@ impl SpanStart {
 }
 
 impl SpanEnd {
-    /// Ends what has failed with an error of that type.
+    /// Ends an operation that has failed with an error of that type, which is its `error.type`.
     pub fn exception(kind: &'static str, message: impl Into<String>) -> Self {
-        let exception = Some(Exception { kind, message: message.into(), stacktrace: None });
-        Self { attributes: Vec::new(), failed: true, exception }
+        let error_type = AttributeValue::Text(Cow::Borrowed(kind));
+        Self::failed(kind, message.into(), error_type)
     }
 
-    /// Ends what has failed because of something that a span within it has recorded.
-    pub fn failed() -> Self {
-        Self { failed: true, ..Self::default() }
+    fn failed(kind: &'static str, message: String, error_type: AttributeValue) -> Self {
+        let exception = Some(Exception { kind, message, stacktrace: None });
+        Self { attributes: vec![("error.type", error_type)], exception }
     }
 
     /// Adds a stack trace to the exception, if there is one; `stacktrace` is asked only then.
@@ -176,11 +174,10 @@ impl SpanEnd {
             OperationError::Reply { error, .. } => error.code,
             OperationError::Stream(_) | OperationError::Invalid(_) => None,
         };
-        let mut end = Self::exception(kind, error.to_string());
-        let mut code = code.map(|code| AttributeValue::from(code.to_string().as_str()));
-        end.attributes.extend(code.clone().map(|code| ("db.response.status_code", code)));
-        let kind = || AttributeValue::Text(Cow::Borrowed(kind));
-        end.attributes.push(("error.type", code.take().unwrap_or_else(kind)));
+        let Some(code) = code else { return Self::exception(kind, error.to_string()) };
+        let code = AttributeValue::from(code.to_string().as_str());
+        let mut end = Self::failed(kind, error.to_string(), code.clone());
+        end.attributes.push(("db.response.status_code", code));
         end
     }
 }

@@ -68,6 +68,10 @@ impl Awaited {
             op_code::OP_REPLY => (message.op_reply()?.document, false),
             _ => {
                 let reply = message.op_msg()?;
+                if reply.trace_context().is_some() {
+                    // "it MUST NOT appear in server replies"
+                    return Err(WireError::SectionKind(3));
+                }
                 (reply.body, reply.flags.contains(Flags::MORE_TO_COME))
             }
         };

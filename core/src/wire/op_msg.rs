@@ -368,16 +368,40 @@ pub(super) fn append_sequence(out: &mut Vec<u8>, identifier: &str, documents: &[
     documents.iter().for_each(|document| out.extend_from_slice(document.as_bytes()));
 }
 
-/// Adds the section of kind 3 to an OP_MSG that is written and has no checksum: the trace that the
-/// command belongs to, as a W3C `traceparent` says it (OpenTelemetry, "Propagating Trace Context to
-/// the Server"). Leaves a message as it is that would be longer than `limit`.
-pub fn add_trace_context(message: &mut Vec<u8>, traceparent: &str, limit: usize) {
+/// Adds the section of kind 3 to a whole OP_MSG: the trace that the command belongs to, as a W3C
+/// `traceparent` says it (OpenTelemetry, "Propagating Trace Context to the Server"). Returns whether
+/// it was added.
+///
+/// The message stays as it is if the `traceparent` is not valid, as servers refuse what is not; if
+/// it would be longer than `limit`; and if it has a checksum.
+pub fn add_trace_context(message: &mut Vec<u8>, traceparent: &str, limit: usize) -> bool {
     let section = rawdoc! { "otel": { "traceparent": traceparent } };
-    let length = message.len() + 1 + section.as_bytes().len();
-    let Some(length) = i32::try_from(length).ok().filter(|_| length <= limit) else { return };
+    let added = 1 + section.as_bytes().len();
+    let has_checksum = message
+        .get(HEADER_LEN..HEADER_LEN + 4)
+        .is_none_or(|flags| flags[0] & Flags::CHECKSUM_PRESENT.0.to_le_bytes()[0] != 0);
+    let length = i32::try_from(message.len() + added).ok();
+    let length = length.filter(|_| message.len() + added <= limit && !has_checksum);
+    let (Some(length), true) = (length, is_traceparent(traceparent)) else { return false };
+    // A message of megabytes is not to have room for another one.
+    message.reserve_exact(added);
     message.push(3);
     message.extend_from_slice(section.as_bytes());
     message[..4].copy_from_slice(&length.to_le_bytes());
+    true
+}
+
+/// Returns whether a text is a `traceparent` of version 00: 32 and 16 digits that are not all zero,
+/// and 2 of flags.
+fn is_traceparent(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_id = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(is_digit) && part.bytes().any(|it| it != b'0')
+    };
+    let parts: Vec<&str> = text.split('-').collect();
+    let [version, trace, span, flags] = *parts else { return false };
+    let are_flags = flags.len() == 2 && flags.bytes().all(is_digit);
+    version == "00" && is_id(trace, 32) && is_id(span, 16) && are_flags
 }
 
 #[cfg(test)]

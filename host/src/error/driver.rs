@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sdam_core::diagnosis::Verdict;
 use sdam_core::metrics::{ErrorType, OTHER};
-use sdam_core::operation::{CommandError, OperationError};
+use sdam_core::operation::CommandError;
 use sdam_core::spans::SpanEnd;
 
 use super::{Error, ErrorKind, Reported, Repr};
@@ -75,10 +75,7 @@ impl DriverError for Error {
     }
 
     fn span_end(&self) -> SpanEnd {
-        match self.repr() {
-            Repr::Operation(OperationError::Reply { .. }) => SpanEnd::failed(),
-            _ => SpanEnd::exception(ERROR_TYPE, self.to_string()),
-        }
+        SpanEnd::exception(ERROR_TYPE, self.to_string())
     }
 
     fn with_labels(mut self, added: &[String]) -> Self {

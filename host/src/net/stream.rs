@@ -10,8 +10,7 @@ use sdam_core::handshake::ConnectionDescription;
 use sdam_core::time::Instant;
 use sdam_core::transport::Transport;
 use sdam_core::wire::{
-    Compression, Decompressor, Frames, Message, WIRE_VERSION_OF_TRACE_CONTEXTS, add_trace_context,
-    may_be_compressed,
+    Compression, Decompressor, Frames, Message, add_trace_context, may_be_compressed,
 };
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -291,13 +290,10 @@ impl<S: Socket> Connection<S> {
         self.frames.is_empty() && self.stream.socket.is_quiet()
     }
 
-    /// Has the command in `outgoing` name the trace that it belongs to, if its server takes that.
+    /// Has the command in `outgoing` name the trace that it belongs to.
     pub(crate) fn name_trace(&mut self, traceparent: &str) {
-        let ConnectionDescription { max_wire_version, max_message_size_bytes, .. } =
-            self.connection_description;
-        if max_wire_version >= WIRE_VERSION_OF_TRACE_CONTEXTS {
-            add_trace_context(&mut self.outgoing, traceparent, max_message_size_bytes);
-        }
+        let limit = self.connection_description.max_message_size_bytes;
+        add_trace_context(&mut self.outgoing, traceparent, limit);
     }
 
     /// Compresses the command in `outgoing`, if that was agreed on and it may be.

@@ -101,11 +101,8 @@ impl Span for Open {
     fn end(&self, end: SpanEnd) {
         let span = self.context.span();
         span.set_attributes(end.attributes.into_iter().map(key_value));
-        if end.failed {
-            let message = end.exception.as_ref().map(|exception| exception.message.clone());
-            span.set_status(Status::error(message.unwrap_or_default()));
-        }
         if let Some(exception) = end.exception {
+            span.set_status(Status::error(exception.message.clone()));
             let attributes: Vec<KeyValue> =
                 exception.attributes().into_iter().map(key_value).collect();
             span.set_attributes(attributes.iter().cloned());

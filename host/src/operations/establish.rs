@@ -262,26 +262,25 @@ impl<R: Runtime> Login<R> {
             question.timeout = time.map_or(question.timeout, |time| time.min(question.timeout));
             _turn = Some(shared.oidc.take().await);
         }
-        self.heed_others();
+        self.handshake.refresh(&lock(&shared.credential_cache));
         let answer = match self.known(&question) {
             Some(answer) => answer,
             None => {
                 if let CredentialRequest::Oidc(question) = &mut question {
                     self.handshake.credential_cache().bring_up_to_date(question);
                 }
-                let answer = shared.runtime.answer(question).await;
-                // So that what came of this question counts as the latest.
-                self.heed_others();
-                answer.map_err(Asked::Unanswered)?
+                shared.runtime.answer(question).await.map_err(Asked::Unanswered)?
             }
         };
-        let progress = self.handshake.supply(answer, out);
+        let progress = {
+            // What came of this question is the latest that is known.
+            let mut of_client = lock(&shared.credential_cache);
+            self.handshake.refresh(&of_client);
+            let progress = self.handshake.supply(answer, out);
+            of_client.merge(self.handshake.credential_cache());
+            progress
+        };
         self.note(progress).map_err(Asked::Failed)
-    }
-
-    /// Takes over what other connections have found out meanwhile.
-    fn heed_others(&mut self) {
-        self.handshake.refresh(&lock(&self.shared.credential_cache));
     }
 
     /// Returns the answer that the client remembers.

@@ -24,7 +24,9 @@ use sdam_core::selection::read_preference_argument;
 use sdam_core::session::ClusterTime;
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
-use sdam_core::wire::{self, Awaited, Flags, Message, OpMsg, ReplyDocument};
+use sdam_core::wire::{
+    self, Awaited, Flags, Message, OpMsg, ReplyDocument, WIRE_VERSION_OF_TRACE_CONTEXTS,
+};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Repr};
@@ -423,8 +425,8 @@ impl<R: Runtime> CheckedOut<R> {
         Error::new(Repr::Operation(error), server, None).judged(verdict)
     }
 
-    /// Sends a command and receives its reply, and once more if the server wants another login. The
-    /// time that a person takes for that does not count.
+    /// Sends a command and receives its reply, and once more if the server wants another login: the
+    /// time that a person takes for that does not count here, and does for what comes after it.
     pub(crate) async fn exchange(
         &mut self,
         message: &CommandMessage<'_>,
@@ -456,26 +458,38 @@ impl<R: Runtime> CheckedOut<R> {
         message: &CommandMessage<'_>,
         context: &ExchangeContext<'_>,
     ) -> Result<Reply, Box<ExchangeError>> {
-        let Sent { id, observers } = match self.state {
-            ExchangeState::Streaming(next) => {
-                let shared = Arc::clone(self.shared());
-                shared.process.check().map_err(InvalidCommand::from)?;
-                shared.limit_unless_passed(context.timeout)?;
-                let (unsent, _) = self.write(message, context, Flags::EXHAUST_ALLOWED)?;
-                self.state = ExchangeState::Awaiting(next);
-                Sent { id: next, ..unsent }
+        let mut again = None::<ExchangeContext<'_>>;
+        loop {
+            let context = again.as_ref().unwrap_or(context);
+            let Sent { id, observers } = match self.state {
+                ExchangeState::Streaming(next) => {
+                    let shared = Arc::clone(self.shared());
+                    shared.process.check().map_err(InvalidCommand::from)?;
+                    shared.limit_unless_passed(context.timeout)?;
+                    let (unsent, _) = self.write(message, context, Flags::EXHAUST_ALLOWED)?;
+                    self.state = ExchangeState::Awaiting(next);
+                    Sent { id: next, ..unsent }
+                }
+                _ => self.send(message, context, Flags::EXHAUST_ALLOWED).await?,
+            };
+            let received = self.receive_reply(Awaited::stream(id), context.limits()).await;
+            observers.end(&received);
+            let received = received?;
+            self.state = match (received.next.map(Awaited::request), &received.reply) {
+                (Some(next), Ok(_)) => ExchangeState::Streaming(next),
+                (Some(_), Err(_)) => ExchangeState::Broken,
+                (None, _) => ExchangeState::Idle,
+            };
+            match received.reply {
+                Err(refused)
+                    if again.is_none() && self.is_idle() && self.must_reauthenticate(&refused) =>
+                {
+                    let timeout = self.reauthenticate(context.timeout).await?;
+                    again = Some(ExchangeContext { timeout, ..context.clone() });
+                }
+                reply => return self.conclude(reply),
             }
-            _ => self.send(message, context, Flags::EXHAUST_ALLOWED).await?,
-        };
-        let received = self.receive_reply(Awaited::stream(id), context.limits()).await;
-        observers.end(&received);
-        let received = received?;
-        self.state = match (received.next.map(Awaited::request), &received.reply) {
-            (Some(next), Ok(_)) => ExchangeState::Streaming(next),
-            (Some(_), Err(_)) => ExchangeState::Broken,
-            (None, _) => ExchangeState::Idle,
-        };
-        self.conclude(received.reply)
+        }
     }
 
     /// Returns whether another reply to the last request comes without one. Dropped then, the
@@ -606,6 +620,8 @@ impl<R: Runtime> CheckedOut<R> {
         let (server, address) = (self.pool().id(), self.server().clone());
         let (at, service) = (self.connection_id(), self.check_out.service);
         let connection = self.connection();
+        let max_wire_version = connection.connection_description.max_wire_version;
+        let takes_trace = max_wire_version >= WIRE_VERSION_OF_TRACE_CONTEXTS;
         let of_server = connection.connection_description.server_connection_id;
         let Ok(message) = OpMsg::read(&connection.outgoing) else { return (None, None) };
         let command =
@@ -613,7 +629,8 @@ impl<R: Runtime> CheckedOut<R> {
         let (command, since) = (Arc::new(command), shared.runtime.now());
         let span = spans
             .and_then(|spans| spans.command(context.span.as_deref(), &address, &command, &message));
-        let traceparent = spans.zip(span.as_ref()).and_then(|(spans, it)| spans.traceparent(it));
+        let traceparent = spans.zip(span.as_ref()).filter(|_| takes_trace);
+        let traceparent = traceparent.and_then(|(spans, it)| spans.traceparent(it));
         let running = Running { server, address, command, since };
         let started =
             is_wanted.then(|| StartedCommand::begin(&shared, running, &message)).flatten();

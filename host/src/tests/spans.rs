@@ -43,7 +43,7 @@ impl Span for Open {
     }
 
     fn end(&self, end: SpanEnd) {
-        let how = if end.failed { "fails" } else { "ends" };
+        let how = if end.exception.is_some() { "fails" } else { "ends" };
         lock(&self.heard.0).push(format!("{} {how}", self.name));
     }
 }

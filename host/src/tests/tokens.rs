@@ -224,10 +224,16 @@ fn a_person_has_five_minutes_whatever_other_limits_there_are() {
     fixture.pass(ALMOST);
     assert!(exchange.poll().is_pending());
     provider.hangs.store(false, Ordering::Relaxed);
-    // The command that was refused is sent again, in the time that was left when the person was
-    // asked, and the server that has to answer it has that time.
+    // The command that was refused is sent again, and its server has the time that was left when the
+    // person was asked.
+    *lock(&fixture.server.mute_from) = Some("ping");
+    assert!(exchange.poll().is_pending());
     fixture.pass(Duration::from_secs(2));
-    let Poll::Ready(Ok(())) = exchange.poll() else { panic!("the person's time counts") };
+    assert!(exchange.poll().is_pending());
+    fixture.pass(Duration::from_secs(2));
+    let Poll::Ready(Err(error)) = exchange.poll() else { panic!("there is no limit any more") };
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(told(&fixture).last().map(|it| &**it), Some("ping"));
     assert_eq!(provider.asked.load(Ordering::Relaxed), 2);
 }
 

@@ -57,8 +57,8 @@ impl<R: Runtime> GridFsPreparedFile<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the file is stored already, or another one with the same `_id` is, or is being
-    /// stored; and if its chunks cannot be removed.
+    /// Fails if the file is stored already, or another one with the same `_id` that has content is,
+    /// or is being stored; and if its chunks cannot be removed.
     pub async fn abort(&self) -> Result<(), Error> {
         self.is_aborted.store(true, Ordering::Release);
         let removed = self.remains.remove(&self.bucket).await;

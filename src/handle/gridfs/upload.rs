@@ -134,7 +134,9 @@ impl<R: Runtime> GridFsUploadStream<R> {
         let is_own = first == own;
         if bucket.has_file(&id).await? {
             use GridFsErrorKind::{AlreadyStored, NotResumable};
-            let kind = if is_own { AlreadyStored } else { NotResumable };
+            // An empty file is another one's if this upload has made a chunk.
+            let is_stored = is_own && (own.is_none() || bucket.has_file_with_chunks(&id).await?);
+            let kind = if is_stored { AlreadyStored } else { NotResumable };
             return Err(bucket.error_of(&id, kind));
         }
         let count = stored.count_documents(of_file(doc! { "$lt": chunks }));
@@ -261,8 +263,9 @@ impl<R: Runtime> GridFsUploadStream<R> {
     ///
     /// # Errors
     ///
-    /// Fails if the file is stored already, or another one with the same `_id` is, or is being
-    /// stored; if a transaction or another stream has it; and if its chunks cannot be removed.
+    /// Fails if the file is stored already, or another one with the same `_id` that has content is,
+    /// or is being stored; if a transaction or another stream has it; and if its chunks cannot be
+    /// removed.
     pub async fn abort(&mut self) -> Result<(), Error> {
         if matches!(self.phase, Phase::Storing(_)) {
             // A call that was given up has begun it.

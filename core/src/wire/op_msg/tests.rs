@@ -151,31 +151,65 @@ proptest! {
     }
 }
 
+/// A `traceparent` that is valid.
+const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+/// Makes a message with documents behind its body.
+fn insert(flags: Flags) -> Vec<u8> {
+    let (mut bytes, one) = (Vec::new(), rawdoc! { "_id": 1 });
+    let sequences: &[(&str, &[&RawDocument])] = &[("documents", &[&one])];
+    write_op_msg_with_sequences(&mut bytes, 7, 8, flags, &rawdoc! { "insert": "c" }, sequences);
+    bytes
+}
+
 /// OpenTelemetry, "Propagating Trace Context to the Server": a section of kind 3 with
 /// `{ otel: { traceparent } }`, one for a message.
 #[test]
 fn a_message_names_its_trace_once() {
-    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let (body, one) = (rawdoc! { "insert": "c" }, rawdoc! { "_id": 1 });
-    let mut bytes = Vec::new();
-    let sequences: &[(&str, &[&RawDocument])] = &[("documents", &[&one])];
-    write_op_msg_with_sequences(&mut bytes, 7, 8, Flags::NONE, &body, sequences);
-    let without = bytes.clone();
+    let (mut bytes, without) = (insert(Flags::NONE), insert(Flags::NONE));
     assert_eq!(message(&bytes).op_msg().unwrap().trace_context(), None);
-    add_trace_context(&mut bytes, traceparent, without.len());
-    assert_eq!(bytes, without, "it would be too long");
-    add_trace_context(&mut bytes, traceparent, 48_000_000);
+    assert!(!add_trace_context(&mut bytes, TRACEPARENT, without.len()), "it would be too long");
+    assert_eq!(bytes, without);
+    assert!(add_trace_context(&mut bytes, TRACEPARENT, 48_000_000));
     let whole = message(&bytes);
     let read = whole.op_msg().unwrap();
-    let expected = rawdoc! { "otel": { "traceparent": traceparent } };
-    assert_eq!((read.trace_context(), read.body), (Some(&*expected), &*body));
-    assert_eq!(read.sequences().count(), 1);
-    add_trace_context(&mut bytes, traceparent, 48_000_000);
-    let length = expected.as_bytes().len();
-    let twice = WireError::TraceContext { count: 2, length };
+    let expected = rawdoc! { "otel": { "traceparent": TRACEPARENT } };
+    assert_eq!(read.trace_context(), Some(&*expected));
+    assert_eq!((read.body, read.sequences().count()), (&*rawdoc! { "insert": "c" }, 1));
+    assert!(add_trace_context(&mut bytes, TRACEPARENT, 48_000_000));
+    let twice = WireError::TraceContext { count: 2, length: expected.as_bytes().len() };
     assert_eq!(message(&bytes).op_msg().unwrap_err(), twice);
-    let mut long = without;
-    add_trace_context(&mut long, &"0".repeat(4096), 48_000_000);
-    let error = message(&long).op_msg().unwrap_err();
-    assert!(matches!(error, WireError::TraceContext { count: 1, length: 4097.. }), "{error}");
+    let long = damaged(|bytes| {
+        bytes.push(3);
+        bytes.extend_from_slice(rawdoc! { "otel": "0".repeat(4096) }.as_bytes());
+    });
+    assert!(matches!(long, WireError::TraceContext { count: 1, length: 4097.. }), "{long}");
+}
+
+/// The same: what servers would refuse is left out, so that a tracer fails no command.
+#[test]
+fn a_trace_without_a_valid_name_is_not_named() {
+    let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    for invalid in [
+        String::new(),
+        format!("01-{trace}-{span}-01"),
+        format!("00-{trace}-{span}"),
+        format!("00-{trace}-{span}-01-rojo=1"),
+        format!("00-{}-{span}-01", trace.to_uppercase()),
+        format!("00-{}-{span}-01", "0".repeat(32)),
+        format!("00-{trace}-{}-01", "0".repeat(16)),
+        format!("00-{trace}0-{span}-01"),
+        format!("00-{trace}-{span}-1"),
+        format!("00-{trace}-{span}-0g"),
+    ] {
+        let mut bytes = insert(Flags::NONE);
+        assert!(!add_trace_context(&mut bytes, &invalid, 48_000_000), "{invalid}");
+        assert_eq!(bytes, insert(Flags::NONE), "{invalid}");
+    }
+    let mut summed = insert(Flags::CHECKSUM_PRESENT);
+    assert!(!add_trace_context(&mut summed, TRACEPARENT, 48_000_000));
+    assert_eq!(summed, insert(Flags::CHECKSUM_PRESENT));
+    assert!(!add_trace_context(&mut Vec::new(), TRACEPARENT, 48_000_000));
+    let mut unsampled = insert(Flags::NONE);
+    assert!(add_trace_context(&mut unsampled, &TRACEPARENT.replace("-01", "-00"), 48_000_000));
 }

@@ -130,6 +130,12 @@ impl Files {
         file.resumed = i64::try_from(bytes / file.source.chunk_size).ok();
     }
 
+    /// A stream cannot go on with a file, as that is stored.
+    pub(in crate::sim::applications) fn is_said_to_be_stored(&self, number: usize) -> Finding {
+        let file = &self.all[number];
+        ensure(file.was_sent, "what is said to be stored was sent", || format!("{file:?}"))
+    }
+
     /// A stream is to be closed, in a transaction or alone.
     pub(in crate::sim::applications) fn closes(&mut self, number: usize, in_transaction: bool) {
         let file = &mut self.all[number];

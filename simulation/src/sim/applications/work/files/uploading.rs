@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bson::Bson;
 use futures_io::{AsyncRead, AsyncWrite as _};
-use sdam::error::Error;
+use sdam::error::{Error, GridFsErrorKind};
 use sdam::generic::{GridFsPreparedFile, GridFsUploadStream};
 use sdam::gridfs::UploadCheckpoint;
 use sdam_core::bson;
@@ -484,7 +484,14 @@ impl Keeper {
             let files = &mut self.application.state().checks.files;
             files.resumes(number, checkpoint.bytes(), in_flight);
         }
-        bucket.resume_upload_stream(checkpoint).in_flight(in_flight).await.ok()
+        let resumed = bucket.resume_upload_stream(checkpoint).in_flight(in_flight).await;
+        if let Err(error) = &resumed
+            && error.as_grid_fs().is_some_and(|it| it.kind == GridFsErrorKind::AlreadyStored)
+        {
+            let finding = self.application.state().checks.files.is_said_to_be_stored(number);
+            self.judge(finding);
+        }
+        resumed.ok()
     }
 }
 

@@ -213,10 +213,13 @@ impl Subject {
         CertificateId(self.id.to_der().unwrap_or_default().into())
     }
 
-    /// Returns the structure that names it.
+    /// Returns the structure that names it, by hashes of SHA-1 or SHA-256.
     #[cfg(any(test, feature = "harness"))]
-    pub(super) const fn cert_id(&self) -> &CertId {
-        &self.id
+    pub(super) fn cert_id(&self, by_sha_256: bool) -> Option<CertId> {
+        match by_sha_256 {
+            true => cert_id::<Sha256>(SHA_256, &self.issuer, self.id.serial_number.clone()),
+            false => Some(self.id.clone()),
+        }
     }
 
     /// Returns the addresses of the responders that it names.

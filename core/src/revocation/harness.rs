@@ -7,6 +7,7 @@ use der::asn1::{
 };
 use der::{Decode, Encode};
 use rustls::pki_types::{CertificateDer, UnixTime};
+use sha1::{Digest as _, Sha1};
 use webpki::anchor_from_trusted_cert;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{AccessDescription, AuthorityInfoAccessSyntax};
@@ -63,6 +64,10 @@ pub struct Answer<'a> {
     pub next_update: Option<UnixTime>,
     /// The certificate of the delegate that signs it, if the authority itself does not.
     pub delegate: Option<&'a CertificateDer<'a>>,
+    /// True if it names its signer by its key, and not by its name.
+    pub names_key: bool,
+    /// True if it names the certificate by hashes of SHA-256, and not of SHA-1.
+    pub names_by_sha_256: bool,
 }
 
 impl<'a> Answer<'a> {
@@ -73,7 +78,22 @@ impl<'a> Answer<'a> {
         this_update: UnixTime,
         next_update: Option<UnixTime>,
     ) -> Self {
-        Self { subject, status, this_update, next_update, delegate: None }
+        let (delegate, names_key, names_by_sha_256) = (None, false, false);
+        Self { subject, status, this_update, next_update, delegate, names_key, names_by_sha_256 }
+    }
+
+    /// Has it name its signer by its key.
+    #[must_use]
+    pub const fn with_key(mut self) -> Self {
+        self.names_key = true;
+        self
+    }
+
+    /// Has it name the certificate by hashes of SHA-256.
+    #[must_use]
+    pub const fn with_sha_256(mut self) -> Self {
+        self.names_by_sha_256 = true;
+        self
     }
 
     /// Has a delegate sign it, if there is one.
@@ -98,12 +118,17 @@ impl<'a> Answer<'a> {
             Some(delegate) => Issuer::of(delegate).expect("a certificate"),
         };
         let name = AnyRef::new(der::Tag::Sequence, &signer.name).expect("a name");
+        let hash = Sha1::digest(signer.key().expect("a key"));
+        let key = OctetStringRef::new(&hash).expect("a hash");
         let data = ResponseData {
             version: 0,
-            responder_id: ResponderId::ByName(name),
+            responder_id: match self.names_key {
+                true => ResponderId::ByKey(key),
+                false => ResponderId::ByName(name),
+            },
             produced_at: time(self.this_update),
             responses: vec![SingleResponse {
-                cert_id: self.subject.cert_id().clone(),
+                cert_id: self.subject.cert_id(self.names_by_sha_256).expect("a name"),
                 cert_status: match self.status {
                     Status::Good => CertStatus::Good(Null),
                     Status::Unknown => CertStatus::Unknown(Null),

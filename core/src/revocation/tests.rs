@@ -76,8 +76,7 @@ pub(crate) fn must_staple() -> CustomExtension {
 }
 
 fn answer(subject: &Subject, status: Status) -> Answer<'_> {
-    let (this_update, next_update) = (at(NOW - DAY), Some(at(NOW + DAY)));
-    Answer { subject, status, this_update, next_update, delegate: None }
+    Answer::new(subject, status, at(NOW - DAY), Some(at(NOW + DAY)))
 }
 
 fn revoked() -> Status {
@@ -134,6 +133,32 @@ fn a_response_of_the_issuer_says_good_revoked_or_unknown() {
     let verdict = subject.judge(&response, at(NOW)).unwrap();
     let Status::Revoked { at, reason } = verdict.status else { panic!("{verdict:?}") };
     assert_eq!((&*at, reason), ("2027-01-14T08:00:00Z", Some("keyCompromise")));
+}
+
+/// RFC 6960, section 4.2.1: a `ResponderID` is a name or the SHA-1 hash of a key; section 4.1.1: a
+/// `CertID` has the hashes of an algorithm that the responder chooses, too.
+#[test]
+fn responders_may_name_themselves_and_certificates_in_two_ways() {
+    let authority = Authority::new("a");
+    let server = authority.server();
+    let (delegate, key) = authority.issue(|params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::OcspSigning];
+    });
+    let judge = |answer: &Answer<'_>, key| server.judge(&signed(answer, key), at(NOW));
+    for status in [Status::Good, revoked()] {
+        let plain = || answer(&server, status.clone());
+        for form in [plain().with_key(), plain().with_sha_256(), plain().with_key().with_sha_256()]
+        {
+            let verdict = judge(&form, authority.key()).unwrap();
+            assert_eq!(verdict.status == Status::Good, status == Status::Good);
+            let delegated = form.with_delegate(Some(&delegate));
+            assert!(judge(&delegated, &key).is_ok());
+            assert_eq!(judge(&delegated, authority.key()).unwrap_err(), InvalidResponse::Signature);
+        }
+    }
+    let other = authority.server();
+    let refused = judge(&answer(&other, Status::Good).with_sha_256(), authority.key());
+    assert_eq!(refused.unwrap_err(), InvalidResponse::OtherCertificate);
 }
 
 #[test]

@@ -59,7 +59,8 @@ impl Scene {
         };
         let (this_update, next_update) = (shifted(-60), Some(shifted(3600)));
         let delegate = None;
-        Answer { subject: &subject, status, this_update, next_update, delegate }
+        Answer::new(&subject, status, this_update, next_update)
+            .with_delegate(delegate)
             .write(|bytes| self.authority.key().sign(bytes).unwrap())
     }
 

@@ -79,7 +79,12 @@ pub fn replica_set(
     Ok((set.members()[0].address().to_string().parse()?, Some(set)))
 }
 
-fn newest() -> Result<Binary, Failure> {
+/// Returns the newest mongod that there is, and prints its version.
+///
+/// # Errors
+///
+/// Fails if there is none.
+pub fn newest() -> Result<Binary, Failure> {
     let availability = Availability::look();
     let binary =
         availability.binaries().last().ok_or_else(|| availability.left_out().join("\n"))?;

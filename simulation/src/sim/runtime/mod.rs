@@ -114,6 +114,16 @@ impl Desk {
         Arc::new(Self { clock, state: Mutex::default(), restless })
     }
 
+    /// Lets go of what was asked for, and of what that asks for as it is dropped.
+    fn clear(&self) {
+        loop {
+            let left = std::mem::take(&mut *self.lock());
+            if left.calls.is_empty() && left.spawned.is_empty() {
+                return;
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, RuntimeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

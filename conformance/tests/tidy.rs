@@ -82,6 +82,7 @@ const EXHAUSTIVE: &[(&str, &str)] = &[
         "sdam-core: CredentialRequest of src/auth/credential_request.rs",
         "its caller answers each of them",
     ),
+    ("sdam-core: GssapiRequest of src/auth/gssapi_request.rs", "its caller answers each of them"),
     ("sdam-core: ReadMode of src/config/read_preference.rs", "the five modes of the specification"),
     ("sdam-core: Retry of src/operation/retry.rs", "its caller performs each of them"),
     ("sdam-core: SelectedFacts of src/operation/machine.rs", "its caller states each of them"),

@@ -118,6 +118,11 @@ pub enum Cause {
     /// The peer does not prove who it is, or demands what the client must not do, while the
     /// connection is authenticated.
     Authentication,
+    /// The connection cannot be authenticated by GSSAPI, for lack of a ticket for example.
+    GssapiFailed {
+        /// The kind of the problem.
+        problem: GssapiProblem,
+    },
     /// The check was abandoned, because the server was removed, the client closed, or another
     /// connection to the server failed.
     Canceled,
@@ -179,6 +184,7 @@ impl Cause {
             Self::OtherProtocol { .. } => "otherProtocol",
             Self::Command { .. } => "command",
             Self::Authentication => "authentication",
+            Self::GssapiFailed { .. } => "gssapiFailed",
             Self::Canceled => "canceled",
             Self::Interrupted => "interrupted",
             Self::StalePrimary => "stalePrimary",
@@ -304,6 +310,78 @@ impl UnsupportedCertificate {
                 "issue certificates with fewer names, or an authority with fewer name constraints"
             }
             Self::Encoding => "issue it by other means",
+        }
+    }
+}
+
+/// The kind of problem for which there is no security context of GSSAPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum GssapiProblem {
+    /// There is no ticket of the user.
+    NoTicket,
+    /// The ticket of the user has expired.
+    TicketExpired,
+    /// The password is not that of the user.
+    PasswordRefused,
+    /// The realm does not know the user.
+    UnknownUser,
+    /// The realm does not know the service.
+    UnknownService,
+    /// No server of Kerberos of the realm is known, or none answers.
+    RealmUnreachable,
+    /// The clocks of this machine and of the server of Kerberos differ by too much.
+    ClocksDiffer,
+    /// The server does not prove that it is the service, or a message of it is not valid.
+    ServerUnproven,
+    /// Another problem.
+    Other,
+}
+
+impl GssapiProblem {
+    /// Returns the name, as in JSON: a label for metrics, which stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoTicket => "noTicket",
+            Self::TicketExpired => "ticketExpired",
+            Self::PasswordRefused => "passwordRefused",
+            Self::UnknownUser => "unknownUser",
+            Self::UnknownService => "unknownService",
+            Self::RealmUnreachable => "realmUnreachable",
+            Self::ClocksDiffer => "clocksDiffer",
+            Self::ServerUnproven => "serverUnproven",
+            Self::Other => "other",
+        }
+    }
+
+    /// Returns what to do, as the part of a sentence that begins with a verb.
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::NoTicket => {
+                "obtain a ticket of that user (kinit), or let KRB5CCNAME name the cache that has it"
+            }
+            Self::TicketExpired => "obtain a new ticket (kinit), or renew it (kinit -R)",
+            Self::PasswordRefused => "check the password",
+            Self::UnknownUser => {
+                "check the user name, which has its realm in it (user%40REALM in a connection \
+                 string)"
+            }
+            Self::UnknownService => {
+                "add the principal of the service to the realm, or correct SERVICE_NAME, \
+                 SERVICE_HOST, SERVICE_REALM or CANONICALIZE_HOST_NAME of authMechanismProperties"
+            }
+            Self::RealmUnreachable => {
+                "check the realm in the user name and in SERVICE_REALM, and whether krb5.conf or \
+                 DNS names a server of that realm which this machine can reach"
+            }
+            Self::ClocksDiffer => "synchronise the clocks of both (NTP)",
+            Self::ServerUnproven => {
+                "check that the keytab of the server has the present key of the service"
+            }
+            Self::Other => {
+                "check krb5.conf; the variable KRB5_TRACE=/dev/stderr shows what the library does"
+            }
         }
     }
 }
@@ -454,6 +532,7 @@ impl Failure {
             | Cause::CertificateInvalid
             | Cause::Command { .. }
             | Cause::Authentication
+            | Cause::GssapiFailed { .. }
             | Cause::Canceled
             | Cause::Interrupted
             | Cause::StalePrimary

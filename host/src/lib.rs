@@ -35,6 +35,7 @@
 //!
 //! - `aws`: credentials of Amazon Web Services, from where the environment says (MONGODB-AWS).
 //! - `ocsp`: revocation of certificates: staples and responders of OCSP.
+//! - `gssapi`: logins by Kerberos (GSSAPI), with the system's library of it.
 //! - `oidc-environments`: tokens of MONGODB-OIDC from the metadata of Azure and Google Cloud
 //!   (`ENVIRONMENT:azure` and `gcp`).
 //! - `otel`: spans for the crate `opentelemetry`.

@@ -66,6 +66,7 @@
 //! # Features
 //!
 //! - `aws`: authentication with the credentials of Amazon Web Services (MONGODB-AWS).
+//! - `gssapi`: logins by Kerberos (GSSAPI), with the system's library of it.
 //! - `oidc-environments`: tokens of MONGODB-OIDC from the metadata of Azure and Google Cloud
 //!   (`ENVIRONMENT:azure` and `gcp`).
 //! - `saslprep` (default): passwords for SCRAM-SHA-256 that are not of ASCII alone, which SASLprep

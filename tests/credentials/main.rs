@@ -1,8 +1,10 @@
-//! Tokens and credentials that a client gets from its environment only, under every runtime.
+//! Tokens, credentials and security contexts that a client gets from its environment or the
+//! application only, under every runtime.
 
 mod aws;
 #[path = "../support/fake_server.rs"]
 mod fake_server;
+mod gssapi;
 mod http;
 mod runtimes;
 mod secrets;
@@ -39,7 +41,7 @@ macro_rules! scenarios {
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for runtime in Runtime::ALL {
-        let all = [aws::SCENARIOS, secrets::SCENARIOS, tokens::SCENARIOS];
+        let all = [aws::SCENARIOS, gssapi::SCENARIOS, secrets::SCENARIOS, tokens::SCENARIOS];
         for (name, scenario) in all.into_iter().flatten() {
             trials.push(Trial::test(format!("{runtime:?}::{name}"), move || {
                 scenario(runtime);

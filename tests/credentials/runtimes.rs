@@ -5,11 +5,13 @@ use std::pin::Pin;
 
 use sdam::Error;
 use sdam::bson::rawdoc;
+use sdam::core::auth::CredentialRequest;
 use sdam::core::config::{Options, OptionsBuilder};
 use sdam::core::failure::{Cause, Failure};
 use sdam::host::{self, CredentialProvider, CredentialSources};
 
 use crate::fake_server::{FakeServer, soon};
+use crate::gssapi::Planted;
 
 /// The runtime of a client.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +28,17 @@ pub(crate) enum Runtime {
 pub(crate) enum Asked<P> {
     Sources(CredentialSources),
     Provider(P),
+    Contexts(Planted),
 }
 
-impl From<CredentialSources> for Asked<fn(sdam::core::auth::CredentialRequest) -> host::Answering> {
+impl Asked<fn(CredentialRequest) -> host::Answering> {
+    /// The source of security contexts.
+    pub(crate) const fn contexts(planted: Planted) -> Self {
+        Self::Contexts(planted)
+    }
+}
+
+impl From<CredentialSources> for Asked<fn(CredentialRequest) -> host::Answering> {
     fn from(sources: CredentialSources) -> Self {
         Self::Sources(sources)
     }
@@ -59,6 +69,7 @@ macro_rules! build {
         match $asked {
             Asked::Sources(sources) => $builder.credential_sources(sources),
             Asked::Provider(provider) => $builder.credential_provider(provider),
+            Asked::Contexts(planted) => $builder.gssapi_provider(planted),
         }
         .build()
         .expect("a client")

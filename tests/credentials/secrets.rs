@@ -26,6 +26,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::fake_server::FakeServer;
+use crate::gssapi::{self, Planted};
 use crate::http::{Http, credentials};
 use crate::runtimes::Runtime;
 use crate::server::AwsServer;
@@ -173,6 +174,7 @@ macro_rules! run {
         let with_text = SpanSettings::enabled().with_query_text_max_length(100_000);
         let builder = <$client>::builder(options).log(settings).metrics().record(&recording);
         let builder = builder.tracer(spans.clone()).spans(with_text);
+        let builder = builder.gssapi_provider(Planted::default());
         let builder = match $case.sources.clone() {
             Some(sources) => builder.credential_sources(sources),
             None => builder.credential_provider(answer),
@@ -347,6 +349,13 @@ async fn a_secret_is_found_in_nothing_that_a_client_shows(runtime: Runtime) {
         cases.push(Case::login(&takes_tokens, &options, Some(tokens::metadata(&http.await))));
     }
     cases.push(Case::login(&takes_tokens, "MONGODB-OIDC", None));
+    let kerberos = gssapi::server().await;
+    for (user, succeeds) in [("ann", true), ("bob", false)] {
+        let case = Case::login(&kerberos, "GSSAPI", None);
+        let login = format!("://{user}%40HERE:planted-password@");
+        let uri = case.uri.replacen("://", &login, 1);
+        cases.push(Case { uri, succeeds, ..case });
+    }
     // The second token comes by the refresh token of the first.
     let shown_by_person = Arc::default();
     let of_person = tokens::provider(&shown_by_person, 1).await;
@@ -362,6 +371,7 @@ async fn a_secret_is_found_in_nothing_that_a_client_shows(runtime: Runtime) {
     assert_eq!(*shown.lock().unwrap(), ["planted.jwt", "planted.jwt", "planted-oidc"]);
     assert_eq!(*shown_by_person.lock().unwrap(), ["planted-oidc"; 2]);
     assert_eq!(of_person.count("saslContinue"), 1);
+    assert_eq!(kerberos.count("saslContinue"), 2);
 }
 
 /// Looks for secrets, and for what proves that each kind of text is looked at.

@@ -1,9 +1,11 @@
-//! The facts that only the outside world knows: credentials of AWS, and tokens of OpenID Connect.
+//! The facts that only the outside world knows: credentials of AWS, tokens of OpenID Connect, and
+//! what a security context of GSSAPI says.
 
 use std::time::Duration;
 
 use bson::DateTime;
 
+use super::{GssapiRequest, GssapiResponse};
 use crate::config::Secret;
 
 /// The version of an OIDC callback's interface.
@@ -19,6 +21,8 @@ pub enum CredentialRequest {
     Aws,
     /// A token.
     Oidc(OidcRequest),
+    /// The name of a host, or a step of a security context.
+    Gssapi(GssapiRequest),
 }
 
 impl CredentialRequest {
@@ -115,6 +119,8 @@ pub enum CredentialResponse {
     },
     /// Answers [`CredentialRequest::Oidc`].
     Oidc(OidcToken),
+    /// Answers [`CredentialRequest::Gssapi`].
+    Gssapi(GssapiResponse),
 }
 
 /// Credentials of Amazon Web Services.

@@ -53,10 +53,16 @@ pub(crate) enum AuthError {
     )]
     PlainWithoutTls,
     #[error(
-        "GSSAPI needs Kerberos, which this library does not speak; use another authMechanism, as \
-         SCRAM-SHA-256 or MONGODB-X509"
+        "GSSAPI needs the host of the service, and {} has none; name it: \
+         authMechanismProperties=SERVICE_HOST:db.example",
+        .0.as_ref().map_or_else(|| "a server without a name".into(), ToString::to_string)
     )]
-    NoKerberos,
+    NoServiceHost(Option<ServerAddress>),
+    #[error(
+        "the server demands a security layer of GSSAPI, by which each message would be signed or \
+         encrypted, and drivers have none; let the server allow authentication alone (and use TLS)"
+    )]
+    SecurityLayer,
     #[error("MONGODB-AWS needs the feature `aws`, which this library was built without")]
     #[cfg_attr(feature = "aws", allow(dead_code, reason = "the feature is there"))]
     NoAws,
@@ -92,7 +98,7 @@ impl AuthError {
             Self::EndsEarly | Self::GoesOn | Self::Nonce | Self::Iterations { .. } => {
                 Cause::Authentication
             }
-            Self::Signature | Self::Scram(_) => Cause::Authentication,
+            Self::Signature | Self::Scram(_) | Self::SecurityLayer => Cause::Authentication,
             #[cfg(feature = "aws")]
             Self::Host(_) => Cause::Authentication,
             #[cfg(feature = "aws")]
@@ -101,7 +107,7 @@ impl AuthError {
             | Self::NoSaslprep
             | Self::NoPassword
             | Self::PlainWithoutTls
-            | Self::NoKerberos
+            | Self::NoServiceHost(_)
             | Self::NoAws
             | Self::HostNotAllowed(_)
             | Self::TokenLength

@@ -12,6 +12,8 @@ mod command;
 mod credential_cache;
 mod credential_request;
 mod error;
+mod gssapi;
+mod gssapi_request;
 mod keys;
 mod oidc;
 mod plain;
@@ -32,6 +34,10 @@ pub use credential_request::{
     AwsCredentials, CredentialRequest, CredentialResponse, IdpInfo, OidcRequest, OidcToken,
 };
 pub(crate) use error::AuthError;
+pub use gssapi_request::{
+    Canonicalization, GssapiContext, GssapiError, GssapiLogin, GssapiProvider, GssapiRequest,
+    GssapiResponse, GssapiService, GssapiStep, GssapiToken,
+};
 pub(crate) use keys::Keys;
 pub use keys::{Derivation, Derived};
 pub use oidc::PAUSE_AFTER_REFUSAL;
@@ -124,17 +130,18 @@ pub(crate) fn check(
             (Some(hosts), Some(server)) if hosts.allows(server) => Ok(()),
             (Some(_), server) => Err(AuthError::HostNotAllowed(server.cloned())),
         },
-        Some(AuthMechanism::Gssapi) => Err(AuthError::NoKerberos),
+        Some(AuthMechanism::Gssapi) => gssapi::Gssapi::new(credential, server).map(drop),
         Some(AuthMechanism::Aws) if cfg!(not(feature = "aws")) => Err(AuthError::NoAws),
         _ => Ok(()),
     }
 }
 
-/// Prepares a conversation by one mechanism; `nonce` is from the operating system.
+/// Prepares a conversation by one mechanism with `server`; `nonce` is from the operating system.
 pub(crate) fn conversation(
     mechanism: AuthMechanism,
     options: &Options,
     credential: &Credential,
+    server: Option<&ServerAddress>,
     nonce: [u8; 24],
 ) -> Result<Box<dyn Conversation>, AuthError> {
     Ok(match mechanism {
@@ -154,13 +161,13 @@ pub(crate) fn conversation(
         AuthMechanism::Aws => Box::new(aws::Aws::new(nonce)),
         #[cfg(not(feature = "aws"))]
         AuthMechanism::Aws => return Err(AuthError::NoAws),
-        AuthMechanism::Gssapi => return Err(AuthError::NoKerberos),
+        AuthMechanism::Gssapi => Box::new(gssapi::Gssapi::new(credential, server)?),
     })
 }
 
 /// Says whether the first command may already go with hello (Handshake, "Speculative
 /// Authentication"); PLAIN may not, as it would show the password to a server that has not even
-/// said hello, and MONGODB-AWS may not, as servers do not take it.
+/// said hello, and MONGODB-AWS and GSSAPI may not, as servers do not take them.
 pub(crate) fn is_speculative(mechanism: AuthMechanism, credential_cache: &CredentialCache) -> bool {
     match mechanism {
         AuthMechanism::ScramSha1 | AuthMechanism::ScramSha256 | AuthMechanism::X509 => true,

@@ -234,6 +234,15 @@ impl Credential {
     }
 
     fn check_gssapi(&self) -> Result<(), CredentialError> {
+        const KNOWN: [&str; 4] =
+            ["SERVICE_NAME", "SERVICE_HOST", "SERVICE_REALM", "CANONICALIZE_HOST_NAME"];
+        if !self.mechanism_properties.keys().all(|name| KNOWN.contains(&name.as_str())) {
+            return Err(CredentialError::NotAllowed {
+                mechanism: AuthMechanism::Gssapi.name(),
+                what: "other properties than SERVICE_NAME, SERVICE_HOST, SERVICE_REALM and \
+                       CANONICALIZE_HOST_NAME",
+            });
+        }
         match self.property("CANONICALIZE_HOST_NAME") {
             None | Some("none" | "forward" | "forwardAndReverse" | "true" | "false") => Ok(()),
             Some(_) => Err(CredentialError::Property {

@@ -102,6 +102,7 @@ impl Verdict {
             Self::CertificateExpiresSoon { .. } => RENEW.into(),
             Self::RevocationSlow { .. } => OPEN_RESPONDER.into(),
             Self::LoginRefused { .. } => CHECK_LOGIN.into(),
+            Self::GssapiFailed { problem, .. } => problem.remedy().into(),
             Self::CredentialsUnavailable { .. } => CHECK_CREDENTIALS.into(),
             Self::NotInitiated => INITIATE.to_advice(),
             Self::NotAMember { server, .. } => add_member(server),

@@ -72,6 +72,14 @@ impl ServerEvidence {
             OperationError::Stream(failure) if is_without_credentials(credential, failure) => {
                 Some(Verdict::CredentialsUnavailable { reason: failure.detail.to_string() })
             }
+            OperationError::Stream(Failure {
+                cause: Cause::GssapiFailed { problem },
+                detail,
+                ..
+            }) => {
+                let (server, problem) = (server.clone(), *problem);
+                Some(Verdict::GssapiFailed { server, problem, reason: detail.to_string() })
+            }
             OperationError::Stream(failure) => {
                 let pause = self.pause.filter(|pause| pause.explains_failures());
                 if let Some(pause) = pause.filter(|_| failure.is_network_error()) {

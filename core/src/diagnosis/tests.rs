@@ -5,12 +5,12 @@ use std::time::Duration;
 use bson::rawdoc;
 
 use super::{
-    ChangeStreamVerdict, Disagreement, OplogBound, Pause, SelectionError, ServerEvidence,
+    Advice, ChangeStreamVerdict, Disagreement, OplogBound, Pause, SelectionError, ServerEvidence,
     TransactionVerdict, Verdict,
 };
 use crate::config::{Options, ServerAddress};
 use crate::description::{Incompatibility, Removal, RemovalReason, ServerType, TopologyType};
-use crate::failure::{Cause, Failure, Stage, UnsupportedCertificate};
+use crate::failure::{Cause, Failure, GssapiProblem, Stage, UnsupportedCertificate};
 use crate::operation::{CommandError, OperationError};
 use crate::process::Forked;
 use crate::selection::Criteria;
@@ -100,6 +100,11 @@ fn of_connections() -> Vec<Verdict> {
             auth_source: Some("admin".to_owned()),
             mechanism: Some("SCRAM-SHA-256".to_owned()),
             reason: "Authentication failed.".to_owned(),
+        },
+        Verdict::GssapiFailed {
+            server: a(),
+            problem: GssapiProblem::NoTicket,
+            reason: "no ticket of ann".to_owned(),
         },
         Verdict::CredentialsUnavailable { reason: "no token".to_owned() },
     ]
@@ -375,6 +380,34 @@ fn a_login_is_told_who_it_was_and_where_and_never_the_password() {
     let judge = |credential| ServerEvidence::default().judge(&a(), credential, &nobody);
     assert_eq!(judge(options.credential()).unwrap().name(), "credentialsUnavailable");
     assert_eq!(judge(None), None);
+}
+
+#[test]
+fn each_problem_of_gssapi_has_advice_of_its_own() {
+    use GssapiProblem as Problem;
+    let problems = [
+        Problem::NoTicket,
+        Problem::TicketExpired,
+        Problem::PasswordRefused,
+        Problem::UnknownUser,
+        Problem::UnknownService,
+        Problem::RealmUnreachable,
+        Problem::ClocksDiffer,
+        Problem::ServerUnproven,
+        Problem::Other,
+    ];
+    let mut advised = Vec::new();
+    for problem in problems {
+        let failed = stream(Stage::Authenticate, Cause::GssapiFailed { problem });
+        let verdict = ServerEvidence::default().judge(&a(), None, &failed).unwrap();
+        assert_eq!(verdict.name(), "gssapiFailed");
+        let Advice { text, line } = verdict.advice();
+        assert_eq!((&*text, line), (problem.remedy(), None));
+        assert!(!advised.contains(&text), "{text}");
+        advised.push(text);
+        let json = serde_json::to_value(problem).unwrap();
+        assert_eq!(json.as_str(), Some(problem.name()));
+    }
 }
 
 fn limited(uri: &str, millis: u64) -> SelectionError {

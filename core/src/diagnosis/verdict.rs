@@ -9,7 +9,7 @@ use super::failure::of_reaching;
 use super::transaction::TransactionVerdict;
 use crate::config::ServerAddress;
 use crate::description::{Incompatibility, Removal, ServerType, millis};
-use crate::failure::{Failure, Stage, UnsupportedCertificate};
+use crate::failure::{Failure, GssapiProblem, Stage, UnsupportedCertificate};
 use crate::process::Forked;
 use crate::selection::Refusal;
 use crate::text::seconds;
@@ -345,6 +345,16 @@ pub enum Verdict {
         /// The words of the server.
         reason: String,
     },
+    /// The application cannot log in by GSSAPI.
+    #[error("no login at {server} by GSSAPI: {reason}")]
+    GssapiFailed {
+        /// The server.
+        server: ServerAddress,
+        /// The kind of the problem.
+        problem: GssapiProblem,
+        /// The words of the library.
+        reason: String,
+    },
     /// The source of the credentials did not provide them.
     #[error("could not obtain credentials: {reason}")]
     CredentialsUnavailable {
@@ -668,6 +678,7 @@ impl Verdict {
             Self::CertificateExpiresSoon { .. } => "certificateExpiresSoon",
             Self::RevocationSlow { .. } => "revocationSlow",
             Self::LoginRefused { .. } => "loginRefused",
+            Self::GssapiFailed { .. } => "gssapiFailed",
             Self::CredentialsUnavailable { .. } => "credentialsUnavailable",
             Self::NotInitiated => "notInitiated",
             Self::NotAMember { .. } => "notAMember",

@@ -3,7 +3,7 @@
 use bson::{RawArrayBuf, RawDocument, cstr};
 
 use crate::auth::{self, AuthError, AuthStep, Conversation, CredentialCache, SecretDocument};
-use crate::config::{AuthMechanism, Credential, Options};
+use crate::config::{AuthMechanism, Credential, Options, ServerAddress};
 use crate::hello;
 use crate::wire::{Compressor, is_compiled_in};
 
@@ -21,13 +21,14 @@ impl Speculation {
         options: &Options,
         credential: &Credential,
         nonce: [u8; 24],
+        server: Option<&ServerAddress>,
         credential_cache: &CredentialCache,
     ) -> Result<Option<Self>, AuthError> {
         let mechanism = credential.mechanism.unwrap_or(AuthMechanism::ScramSha256);
         if !auth::is_speculative(mechanism, credential_cache) {
             return Ok(None);
         }
-        let mut conversation = auth::conversation(mechanism, options, credential, nonce)?;
+        let mut conversation = auth::conversation(mechanism, options, credential, server, nonce)?;
         let AuthStep::Send(mut command) = conversation.begin(credential_cache) else {
             return Ok(None);
         };

@@ -46,7 +46,8 @@ pub struct HandshakeOptions {
     /// True if the stream is encrypted, as with TLS.
     pub encrypted: bool,
     /// The server, by the address that it advertises; needed where a person obtains the token of
-    /// MONGODB-OIDC, as only [`AllowedHosts`](crate::config::AllowedHosts) may be shown it.
+    /// MONGODB-OIDC, as only [`AllowedHosts`](crate::config::AllowedHosts) may be shown it, and
+    /// with GSSAPI, as its host names the service.
     pub server: Option<ServerAddress>,
 }
 
@@ -121,6 +122,7 @@ pub struct Handshake {
     exchange: Exchange,
     credential_cache: CredentialCache,
     nonce: [u8; 24],
+    server: Option<ServerAddress>,
     state: HandshakeState,
     /// The keys that are to be derived before anything else.
     derivation: Option<Derivation>,
@@ -163,7 +165,9 @@ impl Handshake {
         }
         let speculation = match credential {
             Some(credential) => {
-                Speculation::new(options, credential, nonce, &credential_cache).map_err(stream)?
+                let server = server.as_ref();
+                Speculation::new(options, credential, nonce, server, &credential_cache)
+                    .map_err(stream)?
             }
             None => None,
         };
@@ -177,6 +181,7 @@ impl Handshake {
             exchange,
             credential_cache,
             nonce,
+            server,
             state,
             derivation,
             connection_description,
@@ -215,6 +220,7 @@ impl Handshake {
             exchange: Exchange::default(),
             credential_cache,
             nonce,
+            server,
             state: HandshakeState::Over,
             derivation: None,
             connection_description: Some(connection_description),
@@ -375,8 +381,9 @@ impl Handshake {
         credential: &Credential,
         out: &mut Vec<u8>,
     ) -> Result<HandshakeProgress, OperationError> {
-        let mut conversation =
-            auth::conversation(mechanism, &self.options, credential, self.nonce).map_err(stream)?;
+        let (options, server) = (&self.options, self.server.as_ref());
+        let conversation = auth::conversation(mechanism, options, credential, server, self.nonce);
+        let mut conversation = conversation.map_err(stream)?;
         let step = conversation.begin(&self.credential_cache);
         self.take(step, conversation, out)
     }

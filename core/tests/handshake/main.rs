@@ -1,6 +1,7 @@
 //! The opening handshake, seen through its bytes: a scripted server answers.
 
 mod authenticating;
+mod gssapi;
 mod hello;
 mod hostile;
 mod persons;

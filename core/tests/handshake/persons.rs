@@ -65,7 +65,7 @@ fn question(progress: Result<HandshakeProgress, OperationError>) -> OidcRequest 
             panic!("{request:?} is for no person")
         }
         CredentialRequest::Oidc(question) => question,
-        CredentialRequest::Aws => panic!("another"),
+        CredentialRequest::Aws | CredentialRequest::Gssapi(_) => panic!("another"),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use arc_swap::ArcSwapOption;
+use sdam_core::auth::GssapiProvider;
 use sdam_core::config::Options;
 use sdam_core::description::TopologyDescription;
 use sdam_core::diagnosis::Verdict;
@@ -25,8 +26,8 @@ use crate::machines::Host;
 use crate::machines::alarm::{Deadlines, Timekeeper};
 use crate::machines::runtime::Runtime;
 use crate::machines::topology::TopologyState;
-use crate::net::credentials::CredentialProvider;
 use crate::net::credentials::sources::{CredentialSources, Provider};
+use crate::net::credentials::{CredentialProvider, gssapi};
 use crate::net::dial::Connector;
 use crate::net::dns::{HostValidator, Records, Resolver, complete};
 use crate::net::reactor::Reactor;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub records: Records,
     /// The provider of tokens and credentials of AWS in place of `sources`.
     pub provider: Option<Arc<dyn CredentialProvider>>,
+    /// The source of security contexts for GSSAPI, in place of the system's.
+    pub gssapi_provider: Option<Arc<dyn GssapiProvider>>,
     /// The sources of tokens and credentials of AWS without a provider.
     pub sources: CredentialSources,
     /// The recording of what happens, if there is one.
@@ -83,6 +86,7 @@ impl Settings {
             options,
             records: Records::System,
             provider: None,
+            gssapi_provider: None,
             sources: CredentialSources::default(),
             recording: None,
             topics: Topics::WITHOUT_COMMANDS,
@@ -188,6 +192,7 @@ impl Settings {
             #[cfg(feature = "ocsp")]
             expiries: Arc::default(),
         };
+        let gssapi = gssapi::choose(&self.options, self.gssapi_provider)?;
         let provider = Provider::choose(&self.options, self.provider, self.sources)?;
         let options = self.options.or_environment(system::environment);
         system::log_warnings(&options);
@@ -198,6 +203,7 @@ impl Settings {
             records: self.records,
             validator: self.validator,
             provider: Arc::new(provider),
+            gssapi,
             recording: self.recording,
             metrics: self.metrics,
             log: self.log.unwrap_or_else(system::log_settings),
@@ -235,6 +241,7 @@ pub struct Blueprint {
     records: Records,
     validator: Option<HostValidator>,
     provider: Arc<Provider>,
+    gssapi: Option<Arc<dyn GssapiProvider>>,
     recording: Option<Recording>,
     metrics: bool,
     log: LogSettings,
@@ -261,6 +268,7 @@ impl Blueprint {
             records: self.records.clone(),
             validator: self.validator.clone(),
             provider: Arc::new(self.provider.for_fork()),
+            gssapi: self.gssapi.clone(),
             recording: None,
             metrics: self.metrics,
             log: self.log.clone(),
@@ -311,6 +319,7 @@ impl Blueprint {
                 self.runtime(reactor.clone(), system::wall_clock_origin());
             // Monitors never log in.
             runtime.provider = Arc::new(Provider::Sources(CredentialSources::default(), None));
+            runtime.gssapi = None;
             let options = Arc::new(self.options.without_credential());
             // Another seed, as its topology is another one.
             (Host::for_sharing(options, !self.seed, runtime), timekeeper)
@@ -334,6 +343,7 @@ impl Blueprint {
             records: self.records.clone(),
             validator: self.validator.clone(),
             provider: Arc::clone(&self.provider),
+            gssapi: self.gssapi.clone(),
             origin,
         };
         (runtime, timekeeper)

@@ -94,6 +94,15 @@ macro_rules! settings_of_clients {
             self
         }
 
+        /// Has `provider` begin the security contexts by which GSSAPI logs in, in place of the
+        /// system's library of Kerberos, which needs the feature `gssapi`.
+        ///
+        /// It may block, as it is called where the runtime has such calls done, one at a time.
+        pub fn gssapi_provider(mut self, provider: impl sdam_core::auth::GssapiProvider) -> Self {
+            self.settings.gssapi_provider = Some(std::sync::Arc::new(provider));
+            self
+        }
+
         /// Records the inputs and actions of the topology, for `sdam replay`.
         pub fn record(mut self, recording: &$crate::Recording) -> Self {
             self.settings.recording = Some(recording.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use bson::DateTime;
 
-use sdam_core::auth::CredentialRequest;
+use sdam_core::auth::{CredentialRequest, GssapiProvider};
 use sdam_core::config::ServerAddress;
 use sdam_core::time::Instant;
 
@@ -30,6 +30,7 @@ pub struct SocketRuntime<R> {
     pub(crate) records: Records,
     pub(crate) validator: Option<HostValidator>,
     pub(crate) provider: Arc<Provider>,
+    pub(crate) gssapi: Option<Arc<dyn GssapiProvider>>,
     /// The time of the wall clock when the reactor's clock began.
     pub(crate) origin: WallClock,
 }
@@ -111,10 +112,10 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
         Some([u64::from_le_bytes(*first), u64::from_le_bytes(*rest.first_chunk()?)])
     }
 
-    fn offload(&self, work: Work) -> Offloaded {
+    fn offload(&self, lane: Lane, work: Work) -> Offloaded {
         let reactor = self.reactor.clone();
         // If there is no thread for it, the host finds that the work was not done.
-        Box::pin(async move { drop(reactor.block(Lane::Keys, work).await) })
+        Box::pin(async move { drop(reactor.block(lane, work).await) })
     }
 
     fn answer(&self, question: CredentialRequest) -> Answering {
@@ -123,5 +124,9 @@ impl<R: Reactor> Runtime for SocketRuntime<R> {
             let ask = |question| provider.answer(&reactor, question);
             ask_provider(question, ask, |time| reactor.sleep(time)).await
         })
+    }
+
+    fn gssapi_provider(&self) -> Option<Arc<dyn GssapiProvider>> {
+        self.gssapi.clone()
     }
 }

@@ -62,6 +62,12 @@ pub enum ClientError {
     /// The options ask for MONGODB-AWS, but this build cannot do it.
     #[error("the options ask for MONGODB-AWS, which needs the feature aws")]
     AwsUnsupported,
+    /// The options ask for GSSAPI, but this build cannot do it, and there is no provider.
+    #[error(
+        "the options ask for GSSAPI (Kerberos), which needs the feature gssapi, or a provider of \
+         security contexts: ClientBuilder::gssapi_provider"
+    )]
+    GssapiUnsupported,
     /// The servers are named in DNS, and were not looked up.
     #[error("the servers of {0} have not been looked up in DNS; create the client with connect")]
     Unresolved(Arc<str>),

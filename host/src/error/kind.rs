@@ -115,6 +115,7 @@ impl ErrorKind {
             | ClientError::EnvironmentUnsupported(_)
             | ClientError::NoTokenProvider
             | ClientError::AwsUnsupported
+            | ClientError::GssapiUnsupported
             | ClientError::Unresolved(_) => Self::Configuration,
         }
     }
@@ -148,9 +149,8 @@ impl ErrorKind {
         match (&failure.cause, failure.stage) {
             (Cause::Timeout, _) => Self::Timeout,
             (Cause::Configuration, _) => Self::Configuration,
-            (Cause::Authentication, _) | (Cause::Command { .. }, Stage::Authenticate) => {
-                Self::Authentication
-            }
+            (Cause::Authentication | Cause::GssapiFailed { .. }, _)
+            | (Cause::Command { .. }, Stage::Authenticate) => Self::Authentication,
             (Cause::Command { .. }, _) => Self::Command,
             (Cause::Malformed | Cause::OtherProtocol { .. }, _) => Self::Protocol,
             (

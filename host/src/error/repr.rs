@@ -75,6 +75,7 @@ fn of_client(error: &ClientError) -> Option<Verdict> {
         | ClientError::EnvironmentUnsupported(_)
         | ClientError::NoTokenProvider
         | ClientError::AwsUnsupported
+        | ClientError::GssapiUnsupported
         | ClientError::Unresolved(_) => Some(Verdict::InvalidOptions { reason: error.to_string() }),
     }
 }

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bson::DateTime;
-use sdam_core::auth::CredentialRequest;
+use sdam_core::auth::{CredentialRequest, GssapiProvider};
 use sdam_core::config::ServerAddress;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::id::ServerId;
@@ -13,6 +14,7 @@ use sdam_core::time::Instant;
 use crate::machines::steps::{PoolStep, TopologyStep};
 use crate::machines::tasks::{Link, PendingConnection, Rescan};
 use crate::net::credentials::Answering;
+use crate::net::reactor::Lane;
 use crate::net::socket::Socket;
 
 /// The runtime of a client, for the bounds of code that works with any: `R: Runtime`.
@@ -71,12 +73,12 @@ pub trait Runtime: Send + Sync + Sized + 'static {
     }
 
     /// Does work that keeps a thread busy, for up to a second and more on a slow machine, and that
-    /// nothing interrupts; a login derives keys so.
+    /// nothing interrupts; a login derives keys so, and asks the library of Kerberos.
     ///
     /// A runtime whose tasks have threads of their own leaves this as it is: the work is done at
     /// once. Others do it where no task waits. If `work` is dropped, the login fails.
     #[doc(hidden)]
-    fn offload(&self, work: Work) -> Offloaded {
+    fn offload(&self, _lane: Lane, work: Work) -> Offloaded {
         work();
         Box::pin(std::future::ready(()))
     }
@@ -98,10 +100,18 @@ pub trait Runtime: Send + Sync + Sized + 'static {
         let what = match question {
             CredentialRequest::Aws => "credentials of AWS",
             CredentialRequest::Oidc(_) => "tokens of OpenID Connect",
+            CredentialRequest::Gssapi(_) => "security contexts of GSSAPI",
         };
         let detail = format!("this runtime has no provider of {what}");
         let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
         Box::pin(async { Err(failure) })
+    }
+
+    /// Returns the source of security contexts for logins by GSSAPI, whose calls are
+    /// [offloaded](Self::offload); a runtime without one leaves this as it is.
+    #[doc(hidden)]
+    fn gssapi_provider(&self) -> Option<Arc<dyn GssapiProvider>> {
+        None
     }
 
     /// Is shown each step of the topology, under its lock: it may call nothing of the host.

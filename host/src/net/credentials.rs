@@ -4,6 +4,7 @@
 mod aws;
 #[cfg(feature = "oidc-environments")]
 mod environments;
+pub(crate) mod gssapi;
 pub(crate) mod sources;
 
 use std::fmt;
@@ -25,7 +26,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(4);
 pub type Answering = Pin<Box<dyn Future<Output = Result<CredentialResponse, Failure>> + Send>>;
 
 /// Finds what an authentication mechanism asks for: a token for MONGODB-OIDC, or credentials for
-/// MONGODB-AWS.
+/// MONGODB-AWS. GSSAPI asks a [`GssapiProvider`](sdam_core::auth::GssapiProvider) instead.
 ///
 /// A closure that takes a [`CredentialRequest`] and returns a future of a [`CredentialResponse`] is
 /// a provider, too. It is asked for what the client does not remember: a token is kept until the

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use sdam_core::auth::{CredentialRequest, CredentialResponse, Derivation, OidcToken};
+use sdam_core::auth::{
+    CredentialRequest, CredentialResponse, Derivation, GssapiContext, GssapiRequest, OidcToken,
+};
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::handshake::{ConnectionDescription, Handshake, HandshakeOptions, HandshakeProgress};
 use sdam_core::operation::OperationError;
@@ -18,6 +20,7 @@ use zeroize::Zeroizing;
 use crate::machines::Shared;
 use crate::machines::runtime::Runtime;
 use crate::machines::tasks::PendingConnection;
+use crate::net::reactor::Lane;
 use crate::net::stream::{Connected, Connection, Stream};
 use crate::process::Own;
 use crate::sync::{AsyncMutexGuard, Mutex, lock};
@@ -198,12 +201,15 @@ impl<R: Runtime> PendingConnection<R> {
 pub(crate) struct Login<R: Runtime> {
     shared: Arc<Shared<R>>,
     pub(crate) handshake: Handshake,
+    /// The security context of GSSAPI, if one has begun, where its work finds it.
+    context: Arc<Mutex<Option<Box<dyn GssapiContext>>>>,
     over: bool,
 }
 
 impl<R: Runtime> Login<R> {
     pub(crate) fn new(shared: &Arc<Shared<R>>, handshake: Handshake) -> Self {
-        let login = Self { shared: Arc::clone(shared), handshake, over: false };
+        let (shared, context) = (Arc::clone(shared), Arc::default());
+        let login = Self { shared, handshake, context, over: false };
         login.learn();
         login
     }
@@ -233,7 +239,7 @@ impl<R: Runtime> Login<R> {
         let desk = Arc::new(Mutex::new(None));
         let done = Arc::clone(&desk);
         let work = Box::new(move || *lock(&done) = Some(derivation.run()));
-        self.shared.runtime.offload(work).await;
+        self.shared.runtime.offload(Lane::Keys, work).await;
         let keys = lock(&desk).take();
         let progress = match keys {
             Some(keys) => self.handshake.derived(keys, out),
@@ -253,6 +259,9 @@ impl<R: Runtime> Login<R> {
         time: Option<Duration>,
         out: &mut Vec<u8>,
     ) -> Result<HandshakeProgress, Asked> {
+        if let CredentialRequest::Gssapi(question) = question {
+            return self.ask_context(question, out).await;
+        }
         let shared = Arc::clone(&self.shared);
         // "Drivers MUST ensure that only one call to the configured provider or OIDC callback can
         // happen at a time." That of AWS must not be restricted so. The turn ends when what was
@@ -283,6 +292,38 @@ impl<R: Runtime> Login<R> {
         self.note(progress).map_err(Asked::Failed)
     }
 
+    /// Has the security context answer, where the runtime wants done what blocks.
+    async fn ask_context(
+        &mut self,
+        question: GssapiRequest,
+        out: &mut Vec<u8>,
+    ) -> Result<HandshakeProgress, Asked> {
+        let unanswered = |cause, detail: &'static str| {
+            Asked::Unanswered(Failure::new(Stage::Authenticate, cause, detail))
+        };
+        let provider = self.shared.runtime.gssapi_provider().ok_or_else(|| {
+            let detail = "this runtime has no provider of security contexts of GSSAPI";
+            unanswered(Cause::Configuration, detail)
+        })?;
+        let desk = Arc::new(Mutex::new(None));
+        let (done, kept) = (Arc::clone(&desk), Arc::clone(&self.context));
+        let work = Box::new(move || {
+            let mut context = lock(&kept).take();
+            let answer = question.answer(&*provider, &mut context);
+            *lock(&kept) = context;
+            *lock(&done) = Some(answer);
+        });
+        self.shared.runtime.offload(Lane::Credentials, work).await;
+        let answer = lock(&desk).take();
+        let answer = answer.ok_or_else(|| {
+            let detail = "the runtime has given up asking the security context of the login";
+            unanswered(Cause::Canceled, detail)
+        })?;
+        let answer = answer.map_err(|error| Asked::Unanswered(error.to_failure()))?;
+        let progress = self.handshake.supply(CredentialResponse::Gssapi(answer), out);
+        self.note(progress).map_err(Asked::Failed)
+    }
+
     /// Returns the answer that the client remembers.
     fn known(&self, question: &CredentialRequest) -> Option<CredentialResponse> {
         let credential_cache = self.handshake.credential_cache();
@@ -298,6 +339,7 @@ impl<R: Runtime> Login<R> {
                     .filter(|token| Some(*token) != question.refused.as_ref());
                 token.cloned().map(|token| CredentialResponse::Oidc(OidcToken::new(token)))
             }
+            CredentialRequest::Gssapi(_) => None,
         }
     }
 

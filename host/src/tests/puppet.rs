@@ -16,6 +16,7 @@ use crate::machines::tasks::PendingConnection;
 use crate::machines::tasks::Rescan;
 use crate::net::credentials::Answering;
 use crate::net::credentials::CredentialProvider;
+use crate::net::reactor::Lane;
 use crate::sync::Mutex;
 use crate::sync::lock;
 use sdam_core::auth::CredentialRequest;
@@ -97,7 +98,7 @@ impl Runtime for Puppet {
         lock(&self.tasks).push(task);
     }
 
-    fn offload(&self, work: Work) -> Offloaded {
+    fn offload(&self, _lane: Lane, work: Work) -> Offloaded {
         if !self.leaves_work {
             work();
             return Box::pin(std::future::ready(()));

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::mpsc::channel;
 
 use sdam_core::topology::EventKind;
-use sdam_host::Runtime as _;
 use sdam_host::driver::DriverTopology;
+use sdam_host::{Lane, Runtime as _};
 
 use super::Test;
 use crate::adapter::fixture::{Deployment, Fixture, Outcome, direct, ensure, once};
@@ -31,7 +31,7 @@ fn heartbeats<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
         // The sender is dropped when the test ends, however it does.
         let _ = ended.recv();
     });
-    let mut offloaded = pin!(client.host().runtime().offload(work));
+    let mut offloaded = pin!(client.host().runtime().offload(Lane::Keys, work));
     let is_pending = fixture.block_on(once(offloaded.as_mut())).is_pending();
     ensure!(is_pending, "the work is done before it is");
     begins.recv()?;

@@ -194,6 +194,9 @@ impl Provider {
             (Self::Sources(..), CredentialRequest::Aws) => {
                 Err(failure("MONGODB-AWS needs the feature aws"))
             }
+            (Self::Sources(..), CredentialRequest::Gssapi(_)) => {
+                Err(failure("GSSAPI asks a provider of security contexts"))
+            }
             (Self::Sources(sources, environment), CredentialRequest::Oidc(question)) => {
                 let environment = environment.as_ref().ok_or(ClientError::NoTokenProvider);
                 let environment = environment.map_err(|error| failure(error.to_string()))?;

@@ -1,0 +1,91 @@
+//! The kinds of errors of the library, by their numbers.
+
+use libgssapi::error::Error;
+use sdam_core::auth::GssapiError;
+use sdam_core::failure::GssapiProblem;
+
+/// The number from which those of Kerberos count (`ERROR_TABLE_BASE_krb5`): the errors of RFC 4120,
+/// section 7.5.9, and from 128 on those of the library itself.
+const KERBEROS: i32 = -1_765_328_384;
+
+/// The bits of the major status that say which routine error it is (RFC 2744, section 3.9.1).
+const ROUTINE_ERRORS: u32 = 0xff_0000;
+
+/// Says what has failed, and why: in the words of the library, which has them for this thread only
+/// until it is called again.
+pub(crate) fn error(failure: Error, what: impl FnOnce() -> String) -> GssapiError {
+    let problem = problem(failure.major.bits(), failure.minor);
+    GssapiError::new(problem, format!("{}: {}", what(), words(&failure)))
+}
+
+fn problem(major: u32, minor: u32) -> GssapiProblem {
+    match minor.cast_signed().wrapping_sub(KERBEROS) {
+        6 => GssapiProblem::UnknownUser,
+        7 => GssapiProblem::UnknownService,
+        // KDC_ERR_PREAUTH_FAILED; or the reply to a password is not encrypted with it.
+        24 => GssapiProblem::PasswordRefused,
+        31 if routine(major) == NO_CREDENTIALS => GssapiProblem::PasswordRefused,
+        31 => GssapiProblem::ServerUnproven,
+        32 => GssapiProblem::TicketExpired,
+        // Not valid yet, and KRB_AP_ERR_SKEW.
+        33 | 37 => GssapiProblem::ClocksDiffer,
+        // KRB5_CC_NOTFOUND and KRB5_FCC_NOFILE
+        141 | 195 => GssapiProblem::NoTicket,
+        // KRB5_REALM_UNKNOWN, KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE
+        154 | 156 | 220 => GssapiProblem::RealmUnreachable,
+        _ => match routine(major) {
+            // GSS_S_BAD_SIG, GSS_S_DEFECTIVE_TOKEN
+            6 | 9 => GssapiProblem::ServerUnproven,
+            NO_CREDENTIALS => GssapiProblem::NoTicket,
+            // GSS_S_CREDENTIALS_EXPIRED, GSS_S_CONTEXT_EXPIRED
+            11 | 12 => GssapiProblem::TicketExpired,
+            _ => GssapiProblem::Other,
+        },
+    }
+}
+
+/// GSS_S_NO_CRED
+const NO_CREDENTIALS: u32 = 7;
+
+const fn routine(major: u32) -> u32 {
+    (major & ROUTINE_ERRORS) >> 16
+}
+
+/// Returns what the mechanism says, or what GSSAPI does if that says nothing.
+fn words(failure: &Error) -> String {
+    let both = failure.to_string();
+    let of_mechanism = both.split_once(" (").filter(|_| failure.minor != 0);
+    let words = of_mechanism.map_or(&*both, |(_, words)| words.strip_suffix(')').unwrap_or(words));
+    words.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::failure::GssapiProblem;
+
+    use super::{KERBEROS, problem};
+
+    #[test]
+    fn each_error_has_its_kind() {
+        for (routine, minor, expected) in [
+            (13, Some(7), GssapiProblem::UnknownService),
+            (7, Some(6), GssapiProblem::UnknownUser),
+            (7, Some(24), GssapiProblem::PasswordRefused),
+            (7, Some(31), GssapiProblem::PasswordRefused),
+            (13, Some(31), GssapiProblem::ServerUnproven),
+            (13, Some(32), GssapiProblem::TicketExpired),
+            (13, Some(33), GssapiProblem::ClocksDiffer),
+            (13, Some(37), GssapiProblem::ClocksDiffer),
+            (7, Some(141), GssapiProblem::NoTicket),
+            (13, Some(156), GssapiProblem::RealmUnreachable),
+            (6, None, GssapiProblem::ServerUnproven),
+            (9, None, GssapiProblem::ServerUnproven),
+            (7, None, GssapiProblem::NoTicket),
+            (11, None, GssapiProblem::TicketExpired),
+            (13, None, GssapiProblem::Other),
+        ] {
+            let minor = minor.map_or(0, |minor: i32| (KERBEROS + minor).cast_unsigned());
+            assert_eq!(problem(routine << 16, minor), expected, "{routine} {minor}");
+        }
+    }
+}

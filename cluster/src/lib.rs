@@ -45,8 +45,10 @@
 //! # Logins
 //!
 //! With users, members demand a login by SCRAM for all that real servers demand one for; with
-//! tokens, one by MONGODB-OIDC. They judge the version of the API that commands declare, and refuse
-//! the commands of indexes for searches, as servers do that have no process for these.
+//! tokens, one by MONGODB-OIDC; with users of GSSAPI, one by a script that needs no Kerberos, of
+//! which [`ScriptedGssapi`] is the client's half. They judge the version of the API that commands
+//! declare, and refuse the commands of indexes for searches, as servers do that have no process for
+//! these.
 //!
 //! # Features
 //!
@@ -68,6 +70,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use authentication::ScriptedGssapi;
 pub use data::{CommittedChange, CommittedChanges, LoggedWrite};
 pub use model::{
     Action, Change, Cluster, ClusterEvent, ClusterState, Condition, ConnectionId, Input,

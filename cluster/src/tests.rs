@@ -23,6 +23,7 @@ mod diagnostics;
 mod fail_point;
 mod failover;
 mod freeze;
+mod gssapi;
 mod hello;
 mod horizons;
 mod laws;

@@ -7,6 +7,7 @@ pub(crate) mod own_runtime;
 use std::future::Future;
 use std::marker::PhantomData;
 
+use sdam::core::auth::GssapiProvider;
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
@@ -67,6 +68,10 @@ impl<R: CurrentReactor<Setup: Default>> Adapter for Own<R> {
 
     fn provided_client(&self, options: Options, provider: impl CredentialProvider) -> Made<R> {
         Self::builder(options).credential_provider(provider).build_with_events()
+    }
+
+    fn gssapi_client(&self, options: Options, provider: impl GssapiProvider) -> Made<R> {
+        Self::builder(options).gssapi_provider(provider).build_with_events()
     }
 
     fn sharing_clients(

@@ -16,6 +16,8 @@ pub(crate) struct Login {
     /// A user who has logged in.
     pub(crate) user: Option<UserName>,
     pub(crate) conversation: Option<Conversation>,
+    /// A login by GSSAPI that has begun.
+    pub(crate) gssapi: Option<GssapiConversation>,
     /// The addition to the next reply to hello.
     pub(crate) hello_fields: Option<RawDocumentBuf>,
 }
@@ -45,6 +47,22 @@ pub(crate) struct Conversation {
     pub(crate) is_short: bool,
     /// The challenge that the client has to answer, until it has.
     pub(crate) challenge: Option<Challenge>,
+}
+
+/// A login by GSSAPI that has begun.
+#[derive(Clone, Debug)]
+pub(crate) struct GssapiConversation {
+    pub(crate) user: String,
+    pub(crate) state: GssapiState,
+}
+
+/// The step that a login by GSSAPI has come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GssapiState {
+    /// The security context is established, and the client is to ask for the offer.
+    Established,
+    /// The client is to answer the offer.
+    Offered,
 }
 
 impl Login {

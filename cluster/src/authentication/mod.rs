@@ -5,11 +5,14 @@ mod credentials;
 mod login;
 mod messages;
 mod scram;
+mod scripted_gssapi;
 
 pub(crate) use by_certificate::refusal as certificate_refusal;
 pub(crate) use credentials::{Account, random_bytes};
-pub(crate) use login::{Conversation, Login, UserName};
+pub(crate) use login::{Conversation, GssapiConversation, GssapiState, Login, UserName};
 pub(crate) use messages::{
     CONVERSATION_ID, Payload, conversation_id, mechanism, skips_empty_exchange,
 };
 pub(crate) use scram::{ClientFirst, malformed, refused};
+pub use scripted_gssapi::ScriptedGssapi;
+pub(crate) use scripted_gssapi::{SERVER as SERVER_TOKEN, unwrapped, user_of, wrapped};

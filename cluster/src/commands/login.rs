@@ -1,7 +1,7 @@
-//! Logging in by SCRAM and by tokens, as real servers let their users do, and what they refuse to
-//! all others.
+//! Logging in by SCRAM, by tokens and by GSSAPI, as real servers let their users do, and what they
+//! refuse to all others.
 //!
-//! A deployment without users and tokens demands no login. The users may do everything, and there
+//! A deployment without any of their users demands no login. The users may do everything, and there
 //! are as many of them as a test needs to distinguish; roles and X.509 are left to real servers.
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 
+use super::gssapi::NAME as GSSAPI;
 use super::oidc::NAME as OIDC;
 use crate::authentication::{
     Account, CONVERSATION_ID, ClientFirst, Conversation, Login, Payload, UserName,
@@ -55,7 +56,8 @@ impl Cluster {
     pub(super) fn mechanisms(&self) -> Vec<&'static str> {
         let scram = [ScramMechanism::Sha1, ScramMechanism::Sha256].map(ScramMechanism::name);
         let oidc = self.offers_oidc().then_some(OIDC);
-        scram.into_iter().chain(oidc).collect()
+        let gssapi = self.offers_gssapi().then_some(GSSAPI);
+        scram.into_iter().chain(oidc).chain(gssapi).collect()
     }
 
     /// Has a connection belong to the deployment itself.
@@ -68,7 +70,7 @@ impl Cluster {
     /// Returns whether a connection may run a command: one that is not known, anybody may try.
     pub(super) fn may_run(&self, id: ConnectionId, command: &str) -> bool {
         let login = self.connections.get(&id).map(|connection| &connection.login);
-        (self.accounts.is_empty() && !self.offers_oidc())
+        (self.accounts.is_empty() && !self.offers_oidc() && !self.offers_gssapi())
             || !needs_login(command)
             || login.is_some_and(|login| login.trusted || login.user.is_some())
     }
@@ -153,9 +155,12 @@ impl Cluster {
         if name == OIDC && self.offers_oidc() {
             return self.show_token(id, &payload, database);
         }
+        if name == GSSAPI && self.offers_gssapi() {
+            return self.begin_gssapi(id, &payload, database);
+        }
         let mechanism = ScramMechanism::of_name(name).ok_or_else(|| unavailable(version))?;
         if let Some(login) = self.login_mut(id) {
-            login.conversation = None;
+            (login.conversation, login.gssapi) = (None, None);
         }
         let first = ClientFirst::parse(&payload.bytes)?;
         let account = self.account(id, database, &first.username);
@@ -181,6 +186,9 @@ impl Cluster {
         let version = self.options.version;
         let number = conversation_id(command, version)?;
         let payload = Payload::parse(command, version)?;
+        if let Some(begun) = self.login_mut(id).and_then(|login| login.gssapi.take()) {
+            return self.proceed_gssapi(id, begun, &payload);
+        }
         let begun = self.login_mut(id).and_then(|login| login.conversation.take());
         let mut conversation =
             begun.ok_or_else(|| CommandError::coded(17, "no login has begun; saslStart does"))?;

@@ -5,6 +5,7 @@ mod collections;
 mod cursor;
 mod diagnostics;
 mod error_labels;
+mod gssapi;
 mod hello;
 mod login;
 mod oidc;

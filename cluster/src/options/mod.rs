@@ -152,6 +152,10 @@ pub struct ClusterOptions {
     /// The tokens by which a user of `$external` logs in with MONGODB-OIDC, who may do everything;
     /// none by default, and then the mechanism is not offered. Servers have it since 7.0.
     pub oidc_tokens: Vec<Secret>,
+    /// The users of `$external` who log in with GSSAPI by the script of
+    /// [`ScriptedGssapi`](crate::ScriptedGssapi), and may do everything; none by default, and then
+    /// the mechanism is not offered.
+    pub gssapi_users: Vec<String>,
     /// Determines everything that is random: who wins, after how long, process ids, salts, nonces.
     pub seed: u64,
     /// The time from the loss of a primary until an election begins, give or take 15 %.
@@ -201,6 +205,7 @@ impl ClusterOptions {
             versions: BTreeMap::new(),
             users: Vec::new(),
             oidc_tokens: Vec::new(),
+            gssapi_users: Vec::new(),
             seed: 0,
             election_timeout: Duration::from_secs(2),
             max_connections: MAX_CONNECTIONS,
@@ -233,6 +238,7 @@ impl ClusterOptions {
         with_versions: versions BTreeMap<MemberId, ServerVersion>,
         with_users: users Vec<User>,
         with_oidc_tokens: oidc_tokens Vec<Secret>,
+        with_gssapi_users: gssapi_users Vec<String>,
         with_seed: seed u64,
         with_election_timeout: election_timeout Duration,
         with_max_connections: max_connections usize,

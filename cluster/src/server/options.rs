@@ -49,6 +49,8 @@ pub struct EmbeddedOptions {
     pub users: Vec<User>,
     /// The tokens by which MONGODB-OIDC logs in, as [`ClusterOptions::oidc_tokens`] says.
     pub oidc_tokens: Vec<Secret>,
+    /// The users who log in with GSSAPI, as [`ClusterOptions::gssapi_users`] says.
+    pub gssapi_users: Vec<String>,
     /// The certificate of members that speak TLS, which they do not by default.
     pub tls: Option<TlsIdentity>,
     /// Determines who wins the elections.
@@ -71,6 +73,7 @@ impl Default for EmbeddedOptions {
             oplog_entries: MAX_OPLOG_ENTRIES,
             users: Vec::new(),
             oidc_tokens: Vec::new(),
+            gssapi_users: Vec::new(),
             tls: None,
             seed: 0,
             election_timeout: Duration::from_secs(2),
@@ -111,6 +114,7 @@ impl EmbeddedOptions {
         with_oplog_entries: oplog_entries usize,
         with_users: users Vec<User>,
         with_oidc_tokens: oidc_tokens Vec<Secret>,
+        with_gssapi_users: gssapi_users Vec<String>,
         with_tls: tls Option<TlsIdentity>,
         with_seed: seed u64,
         with_election_timeout: election_timeout Duration,
@@ -141,6 +145,7 @@ pub(super) fn cluster_options(
         oplog_entries: options.oplog_entries,
         users: options.users.clone(),
         oidc_tokens: options.oidc_tokens.clone(),
+        gssapi_users: options.gssapi_users.clone(),
         seed: options.seed,
         election_timeout: options.election_timeout,
         max_connections: connections_each(options.members, getrlimit(Resource::Nofile).current),

@@ -25,6 +25,7 @@ use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 
+use sdam_core::auth::GssapiProvider;
 use sdam_core::config::Options;
 use sdam_core::logging::LogSettings;
 use sdam_core::spans::SpanSettings;
@@ -98,6 +99,22 @@ pub trait Adapter: Send + Sync + 'static {
         self.client(options)
     }
 
+    /// As [`client`](Self::client), with a source of security contexts for logins by GSSAPI.
+    ///
+    /// A runtime without one leaves this as it is, and [lacks](Self::lacks) [`Feature::Gssapi`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`client`](Self::client) does.
+    fn gssapi_client(
+        &self,
+        options: Options,
+        provider: impl GssapiProvider,
+    ) -> Result<Subject<Self::Runtime>, Error> {
+        drop(provider);
+        self.client(options)
+    }
+
     /// As [`client`](Self::client), for each of these options, with a registry of monitors that all
     /// of them share.
     ///
@@ -146,6 +163,8 @@ pub trait Adapter: Send + Sync + 'static {
 pub enum Feature {
     /// A lookup that is under way may be given up.
     GivingUp,
+    /// Security contexts of GSSAPI come from where a test wants it.
+    Gssapi,
     /// An exchange that waits without a deadline is interrupted when the server's monitor finds it
     /// silent.
     Interruption,
@@ -167,6 +186,7 @@ impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::GivingUp => "lookups that are given up",
+            Self::Gssapi => "logins by GSSAPI",
             Self::Interruption => "interruption",
             Self::Lookups => "lookups in DNS",
             Self::Offloading => "long work elsewhere",

@@ -7,6 +7,7 @@ use crate::adapter::{Adapter, Feature, Subject};
 use sdam::Error;
 use sdam::blocking::driver::DriverTopology;
 use sdam::blocking::{Blocking as Runtime, Events, Registry, Topology, block_on};
+use sdam::core::auth::GssapiProvider;
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
@@ -54,6 +55,14 @@ impl Adapter for Blocking {
         provider: impl CredentialProvider,
     ) -> Result<Subject<Runtime>, Error> {
         Topology::builder(options).credential_provider(provider).build_with_events().map(subject)
+    }
+
+    fn gssapi_client(
+        &self,
+        options: Options,
+        provider: impl GssapiProvider,
+    ) -> Result<Subject<Runtime>, Error> {
+        Topology::builder(options).gssapi_provider(provider).build_with_events().map(subject)
     }
 
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {

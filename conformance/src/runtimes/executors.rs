@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use crate::adapter::{Adapter, Subject};
 use sdam::Error;
 use sdam::Options;
+use sdam::core::auth::GssapiProvider;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
 use sdam::host::{CredentialProvider, CurrentReactor, Registry, SocketRuntime, Topology, Tracer};
@@ -74,6 +75,14 @@ impl Adapter for Smol {
         builder.build_with_events()
     }
 
+    fn gssapi_client(
+        &self,
+        options: Options,
+        provider: impl GssapiProvider,
+    ) -> Result<Subject<OfSmol>, Error> {
+        Topology::<OfSmol>::builder(options).gssapi_provider(provider).build_with_events()
+    }
+
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<OfSmol>>, Error> {
         sharing(options)
     }
@@ -127,6 +136,14 @@ impl Adapter for AsyncStd {
     ) -> Result<Subject<OfAsyncStd>, Error> {
         let builder = Topology::<OfAsyncStd>::builder(options).credential_provider(provider);
         builder.build_with_events()
+    }
+
+    fn gssapi_client(
+        &self,
+        options: Options,
+        provider: impl GssapiProvider,
+    ) -> Result<Subject<OfAsyncStd>, Error> {
+        Topology::<OfAsyncStd>::builder(options).gssapi_provider(provider).build_with_events()
     }
 
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<OfAsyncStd>>, Error> {

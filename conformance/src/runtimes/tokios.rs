@@ -6,6 +6,7 @@ use std::thread;
 
 use crate::adapter::{Adapter, Subject};
 use sdam::Error;
+use sdam::core::auth::GssapiProvider;
 use sdam::core::config::Options;
 use sdam::core::logging::LogSettings;
 use sdam::core::spans::SpanSettings;
@@ -86,6 +87,15 @@ impl Adapter for Tokio {
     ) -> Result<Subject<Runtime>, Error> {
         let _entered = self.handle.enter();
         Topology::builder(options).credential_provider(provider).build_with_events()
+    }
+
+    fn gssapi_client(
+        &self,
+        options: Options,
+        provider: impl GssapiProvider,
+    ) -> Result<Subject<Runtime>, Error> {
+        let _entered = self.handle.enter();
+        Topology::builder(options).gssapi_provider(provider).build_with_events()
     }
 
     fn sharing_clients(&self, options: Vec<Options>) -> Result<Vec<Subject<Runtime>>, Error> {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use failover::failover;
-use sdam_cluster::{Input, MemberId};
+use sdam_cluster::{ClusterOptions, Input, MemberId};
 use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
@@ -106,6 +106,35 @@ fn a_read_finds_another_member_when_all_but_one_are_down() {
     assert!(simulation.run(Duration::from_secs(60)));
     assert_eq!(found.load(Ordering::Relaxed), 1);
     drop(client);
+}
+
+/// RFC 4752, by the script that stands for Kerberos: in each simulation, at the same times.
+#[test]
+fn a_client_logs_in_by_gssapi() {
+    let log = |user: &'static str| {
+        let members = ["m0:1", "m1:1", "m2:1"].map(|address| address.parse().unwrap());
+        let options = ClusterOptions::new("rs", members);
+        let options = options.with_gssapi_users(vec!["ann@HERE".to_owned()]);
+        let mut simulation = Simulation::of(options, 5).unwrap();
+        let uri = simulation.uri().replacen("://", &format!("://{user}%40HERE@"), 1);
+        let options = Options::parse(&format!("{uri}&authMechanism=GSSAPI")).unwrap();
+        let (client, time) = (simulation.topology(options).unwrap(), simulation.time());
+        simulation.spawn(async move {
+            let find = rawdoc! { "find": "things" };
+            time.log(match client.run_command("test", &find).await {
+                Ok(_) => "found".to_owned(),
+                Err(error) => error.to_string(),
+            });
+        });
+        assert!(simulation.run(Duration::from_secs(60)));
+        simulation.log()
+    };
+    let has = |log: &[String], what: &str| log.iter().any(|line| line.contains(what));
+    let first = log("ann");
+    assert!(has(&first, "found"), "{first:#?}");
+    assert_eq!(first, log("ann"), "something but the seed decides");
+    let refused = log("bob");
+    assert!(has(&refused, "Authentication failed"), "{refused:#?}");
 }
 
 /// Returns how long after its restart a killed member is used again, in many simulations.

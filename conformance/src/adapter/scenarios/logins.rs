@@ -1,8 +1,10 @@
-//! Logins by SCRAM, through TLS and without: who is let in, and what a client does that is not.
+//! Logins by SCRAM, through TLS and without, and by GSSAPI: who is let in, and what a client does
+//! that is not.
 
 use sdam_cluster::certificates::Authority;
-use sdam_cluster::{EmbeddedOptions, TlsIdentity, User};
+use sdam_cluster::{EmbeddedOptions, ScriptedGssapi, TlsIdentity, User};
 use sdam_core::bson::rawdoc;
+use sdam_core::config::Options;
 use sdam_core::description::ServerType;
 use sdam_core::failure::{Cause, Stage};
 use sdam_core::pool::PoolEvent;
@@ -23,6 +25,7 @@ pub(super) fn tests<A: Adapter>() -> Vec<Test<A>> {
         Test::new("logins::a_password_changes_while_a_client_works", changed_password),
         Test::new("logins::a_login_without_an_answer_clears_the_pool", unanswered),
         Test::new("logins::a_failover_is_followed_through_tls", through_tls).of(Feature::Tls),
+        Test::new("logins::a_security_context_logs_in", by_context).of(Feature::Gssapi),
     ]
 }
 
@@ -83,6 +86,28 @@ fn changed_password<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
     ensure_refused(insert(fixture, &late), "Authentication failed.")?;
     let new = fixture.client(&uri(&deployment, "ann:changed", ""))?;
     Ok(insert(fixture, &new)?)
+}
+
+/// RFC 4752: a security context gives the tokens, where the runtime has what blocks done.
+fn by_context<A: Adapter>(fixture: &Fixture<A>) -> Outcome {
+    let members = EmbeddedOptions::default().with_gssapi_users(vec!["ann@HERE".to_owned()]);
+    let deployment = Deployment::start_with(members)?;
+    let tickets = || ScriptedGssapi::new(["ann@HERE", "bob@HERE"]);
+    let client = |user: &str| -> Outcome<Topology<A::Runtime>> {
+        let uri = uri(&deployment, user, "&authMechanism=GSSAPI");
+        Ok(fixture.adapter.gssapi_client(Options::parse(&uri)?, tickets())?.0)
+    };
+    let ann = client("ann%40HERE")?;
+    fixture.view(&ann, is_whole)?;
+    insert(fixture, &ann)?;
+    fixture.block_on(ann.close());
+    // One whom the members do not know, and one without a ticket.
+    ensure_refused(insert(fixture, &client("bob%40HERE")?), "Authentication failed.")?;
+    let error = insert(fixture, &client("eve%40HERE")?).err().unwrap_or_default();
+    for wanted in ["no ticket of eve@HERE", "kinit"] {
+        ensure!(error.contains(wanted), "{error:?}");
+    }
+    Ok(())
 }
 
 /// SDAM, "Network error when reading or writing": also of a connection that is being established.

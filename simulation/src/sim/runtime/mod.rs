@@ -18,6 +18,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bson::DateTime;
+use sdam_cluster::ScriptedGssapi;
+use sdam_core::auth::GssapiProvider;
 use sdam_core::config::{Options, ServerAddress};
 use sdam_core::dns::DnsError;
 use sdam_core::dns::srv::SrvRecord;
@@ -318,6 +320,10 @@ impl<O: Observer> Runtime for Virtual<O> {
 
     fn spawn(&self, task: Task) {
         self.desk.spawn(Kind::Background, task);
+    }
+
+    fn gssapi_provider(&self) -> Option<Arc<dyn GssapiProvider>> {
+        Some(Arc::new(ScriptedGssapi::default()))
     }
 
     fn alarm(&self, deadline: Option<Instant>) {

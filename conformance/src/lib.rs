@@ -17,6 +17,7 @@
 #[cfg(feature = "adapter")]
 pub mod adapter;
 pub mod forwarder;
+pub mod kerberos;
 pub mod mongod;
 pub mod name_server;
 pub mod network;

@@ -2,6 +2,10 @@
 //! small, a page and a test of it; checks what other drivers log of one; finds the promises that a
 //! server does not keep; leads clients to one, or plays one; serves metrics of one to Prometheus;
 //! says what a fleet of clients costs one.
+//!
+//! # Features
+//!
+//! - `gssapi`: logins by Kerberos (GSSAPI), with the system's library of it.
 
 mod check_log;
 mod cluster;

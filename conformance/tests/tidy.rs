@@ -372,7 +372,8 @@ fn features_are_on_the_front_pages_of_their_crates() {
             continue;
         }
         let sources = path.with_file_name("src");
-        let texts = ["lib.rs", "front_page.md"].map(|name| fs::read_to_string(sources.join(name)));
+        let pages = ["lib.rs", "main.rs", "front_page.md"];
+        let texts = pages.map(|name| fs::read_to_string(sources.join(name)));
         let text: String = texts.into_iter().flatten().collect();
         let words = text.lines().flat_map(|line| line.trim_start_matches("//!").split_whitespace());
         let page = words.collect::<Vec<_>>().join(" ").to_lowercase();

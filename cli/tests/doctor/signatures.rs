@@ -10,6 +10,7 @@ use sdam_conformance::mongod::{Config, Connection, Options, ReplicaSet, Tls};
 use sdam_conformance::responder::{Keys, Kind, Responder, RevokingAuthority, Signer};
 
 use crate::fakes;
+use crate::kerberos;
 use crate::network::{BLACK_HOLE, HERE, Machine, NameServer, Sight, lead_in};
 use crate::support::{
     Cluster, Failure, Fixture, Report, SDAM, Said, Watching, all_is_well, doctor, finish, port,
@@ -212,6 +213,13 @@ pub(crate) const ALL: &[Signature] = &[
         "an_oplog_that_is_too_small",
         "`--oplogSize 1`, `transactionLifetimeLimitSeconds=3600`, and writes of more than a mebibyte",
         transactions::an_oplog_that_is_too_small,
+    ),
+    signature(
+        29,
+        "logins_without_a_context",
+        "a realm of MIT Kerberos, and GSSAPI without a ticket, with one that has expired, to a service and \
+         from a realm that are unknown, with a wrong password and an unknown user, and with another time",
+        kerberos::logins_without_a_context,
     ),
 ];
 

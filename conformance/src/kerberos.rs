@@ -23,6 +23,9 @@ const ADMIN: &str = "/usr/sbin/kadmin.local";
 /// The time that the server may take to listen.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// The number of ports that are tried: another process may take one first.
+const MAX_STARTS: u32 = 3;
+
 /// The name of the realm.
 pub const REALM: &str = "SDAM.TEST";
 
@@ -52,6 +55,16 @@ impl Realm {
     ///
     /// Fails if a part of it cannot be started, or if the server does not listen within 30 s.
     pub fn start() -> io::Result<Self> {
+        for _ in 1..MAX_STARTS {
+            match Self::start_once() {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                started => return started,
+            }
+        }
+        Self::start_once()
+    }
+
+    fn start_once() -> io::Result<Self> {
         let (port, folder) = (free_port()?, TempDir::new()?);
         let path = |name: &str| folder.path().join(name).display().to_string();
         let client = format!(
@@ -80,15 +93,23 @@ impl Realm {
         let mut command = Command::new(KDC);
         let log = File::create(path("log"))?;
         command.arg("-n").envs(environment).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let realm = Self { process: command.spawn()?, folder };
+        let mut realm = Self { process: command.spawn()?, folder };
         let start = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        loop {
+            let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+            if let Some(status) = realm.process.try_wait()? {
+                // Another process has taken the port, also if that one listens.
+                let reason = format!("the server has ended: {status}");
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
+            }
+            if listens {
+                return Ok(realm);
+            }
             if start.elapsed() > LIMIT {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the server does not listen"));
             }
             thread::sleep(Duration::from_millis(5));
         }
-        Ok(realm)
     }
 
     /// Adds a user with a password.
@@ -152,6 +173,8 @@ fn environment(folder: &Path) -> Vec<(&'static str, OsString)> {
         ("KRB5_KDC_PROFILE", file("kdc.conf").into()),
         ("KRB5CCNAME", of_type("cache")),
         ("KRB5_KTNAME", of_type("keytab")),
+        // What services remember of tickets is in no folder of this machine.
+        ("KRB5RCACHENAME", "none:".into()),
     ]
 }
 

@@ -15,7 +15,9 @@ const ROUTINE_ERRORS: u32 = 0xff_0000;
 /// until it is called again.
 pub(crate) fn error(failure: Error, what: impl FnOnce() -> String) -> GssapiError {
     let problem = problem(failure.major.bits(), failure.minor);
-    GssapiError::new(problem, format!("{}: {}", what(), words(&failure)))
+    let of_gssapi = Error { minor: 0, ..failure }.to_string();
+    let words = words(&failure.to_string(), &of_gssapi);
+    GssapiError::new(problem, format!("{}: {words}", what()))
 }
 
 fn problem(major: u32, minor: u32) -> GssapiProblem {
@@ -33,6 +35,8 @@ fn problem(major: u32, minor: u32) -> GssapiProblem {
         141 | 195 => GssapiProblem::NoTicket,
         // KRB5_REALM_UNKNOWN, KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE
         154 | 156 | 220 => GssapiProblem::RealmUnreachable,
+        // What else a server of keys answers, such as that the user or the password has expired.
+        1..=127 => GssapiProblem::Other,
         _ => match routine(major) {
             // GSS_S_BAD_SIG, GSS_S_DEFECTIVE_TOKEN
             6 | 9 => GssapiProblem::ServerUnproven,
@@ -51,19 +55,34 @@ const fn routine(major: u32) -> u32 {
     (major & ROUTINE_ERRORS) >> 16
 }
 
-/// Returns what the mechanism says, or what GSSAPI does if that says nothing.
-fn words(failure: &Error) -> String {
-    let both = failure.to_string();
-    let of_mechanism = both.split_once(" (").filter(|_| failure.minor != 0);
-    let words = of_mechanism.map_or(&*both, |(_, words)| words.strip_suffix(')').unwrap_or(words));
-    words.trim().to_owned()
+/// Returns what the mechanism says, which is in brackets behind what GSSAPI does, or that if the
+/// mechanism says nothing.
+fn words(both: &str, of_gssapi: &str) -> String {
+    let of_mechanism = both.strip_prefix(of_gssapi.trim_end()).map(str::trim);
+    let of_mechanism = of_mechanism.and_then(|it| it.strip_prefix('(')?.strip_suffix(')'));
+    of_mechanism.filter(|it| !it.is_empty()).unwrap_or(both).trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use sdam_core::failure::GssapiProblem;
 
-    use super::{KERBEROS, problem};
+    use super::{KERBEROS, problem, words};
+
+    /// MIT's and Heimdal's texts for a failure that the mechanism explains, and another.
+    #[test]
+    fn the_words_are_those_of_the_mechanism() {
+        let mit = "Unspecified GSS failure.  Minor code may provide more information";
+        assert_eq!(words(&format!("{mit} (Ticket expired)"), mit), "Ticket expired");
+        let heimdal = "Miscellaneous failure (see text)";
+        let both = format!("{heimdal} (unable to reach any KDC)");
+        assert_eq!(words(&both, heimdal), "unable to reach any KDC");
+        assert_eq!(words("A token was invalid", "A token was invalid"), "A token was invalid");
+        assert_eq!(
+            words("A token was invalid ()", "A token was invalid"),
+            "A token was invalid ()"
+        );
+    }
 
     #[test]
     fn each_error_has_its_kind() {
@@ -78,6 +97,9 @@ mod tests {
             (13, Some(37), GssapiProblem::ClocksDiffer),
             (7, Some(141), GssapiProblem::NoTicket),
             (13, Some(156), GssapiProblem::RealmUnreachable),
+            // KDC_ERR_CLIENT_REVOKED and KDC_ERR_KEY_EXPIRED
+            (7, Some(18), GssapiProblem::Other),
+            (7, Some(23), GssapiProblem::Other),
             (6, None, GssapiProblem::ServerUnproven),
             (9, None, GssapiProblem::ServerUnproven),
             (7, None, GssapiProblem::NoTicket),

@@ -6,6 +6,7 @@
 use bson::RawDocumentBuf;
 use sdam_core::bson;
 
+use super::login::EXTERNAL;
 use crate::authentication::{
     GssapiConversation, GssapiState, Payload, SERVER_TOKEN, UserName, malformed, refused,
     unwrapped, user_of, wrapped,
@@ -15,9 +16,6 @@ use crate::wire::CommandError;
 
 /// The name of the mechanism.
 pub(super) const NAME: &str = "GSSAPI";
-
-/// The database of users whom a server does not know itself.
-const EXTERNAL: &str = "$external";
 
 /// The offer of no security layer, and the beginning of the answer that chooses it.
 const NO_LAYER: &[u8] = &[1, 0, 0, 0];

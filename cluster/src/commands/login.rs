@@ -23,6 +23,9 @@ use crate::model::{Cluster, ConnectionId, Role};
 use crate::options::{MemberId, ScramMechanism, ServerVersion, User, UserError, validate_users};
 use crate::wire::{CommandError, Request};
 
+/// The database of users whom a server does not know itself.
+pub(super) const EXTERNAL: &str = "$external";
+
 /// The number of random bytes that a server adds to the nonce of a client.
 const NONCE_LEN: usize = 24;
 
@@ -186,19 +189,24 @@ impl Cluster {
         let version = self.options.version;
         let number = conversation_id(command, version)?;
         let payload = Payload::parse(command, version)?;
-        if let Some(begun) = self.login_mut(id).and_then(|login| login.gssapi.take()) {
-            return self.proceed_gssapi(id, begun, &payload);
+        let begun =
+            self.login_mut(id).map(|login| (login.gssapi.take(), login.conversation.take()));
+        let (gssapi, conversation) = begun.unwrap_or_default();
+        if gssapi.is_none() && conversation.is_none() {
+            return Err(CommandError::coded(17, "no login has begun; saslStart does"));
         }
-        let begun = self.login_mut(id).and_then(|login| login.conversation.take());
-        let mut conversation =
-            begun.ok_or_else(|| CommandError::coded(17, "no login has begun; saslStart does"))?;
         if number != CONVERSATION_ID {
             let reason = format!("there is no conversation {number}, but {CONVERSATION_ID}");
             return Err(CommandError::coded(17, reason));
         }
-        if database != conversation.user.database {
+        let began_at = conversation.as_ref().map_or(EXTERNAL, |it| &*it.user.database);
+        if database != began_at {
             return Err(malformed("a login goes on at the database that it has begun at"));
         }
+        if let Some(begun) = gssapi {
+            return self.proceed_gssapi(id, begun, &payload);
+        }
+        let mut conversation = conversation.ok_or_else(refused)?;
         let (message, done) = match conversation.challenge.take() {
             Some(challenge) => (challenge.judge(&payload.bytes)?, conversation.is_short),
             // There is nothing to say, and some drivers repeat what the server has said.

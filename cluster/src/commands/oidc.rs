@@ -6,6 +6,7 @@
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::bson;
 
+use super::login::EXTERNAL;
 use crate::authentication::{Payload, UserName, malformed, refused};
 use crate::model::{Cluster, ConnectionId};
 use crate::options::ServerVersion;
@@ -13,9 +14,6 @@ use crate::wire::CommandError;
 
 /// The name of the mechanism.
 pub(super) const NAME: &str = "MONGODB-OIDC";
-
-/// The database of users whom a server does not know itself.
-const EXTERNAL: &str = "$external";
 
 /// The name of the one whom all tokens are of.
 const USER: &str = "sdam/oidc";

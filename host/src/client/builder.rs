@@ -32,8 +32,8 @@ macro_rules! settings_of_clients {
             self
         }
 
-        /// Asks a function for the client's certificate and private key, which are in no file: what it
-        /// returns is what a file of `tlsCertificateKeyFile` has, in PEM.
+        /// Asks a function for the client's certificate and private key, which are in no file. It
+        /// returns what a file of `tlsCertificateKeyFile` has, in PEM.
         ///
         /// It is asked before each new connection, where it may block as reading a file does, and a
         /// configuration is made when its answer changes. Once it has answered, a failure leaves
@@ -97,7 +97,8 @@ macro_rules! settings_of_clients {
         /// Has `provider` begin the security contexts by which GSSAPI logs in, in place of the
         /// system's library of Kerberos, which needs the feature `gssapi`.
         ///
-        /// It may block, as it is called where the runtime has such calls done, one at a time.
+        /// It may block, as it is called where the runtime has such calls done; for several
+        /// connections at once, unless the runtime does one after the other, as that of threads.
         pub fn gssapi_provider(mut self, provider: impl sdam_core::auth::GssapiProvider) -> Self {
             self.settings.gssapi_provider = Some(std::sync::Arc::new(provider));
             self

@@ -70,7 +70,7 @@ impl Cluster {
             return self.close(id, out);
         };
         let Some(server) = self.process(member) else { return };
-        let (version, request) = (server.version, request.served_by(server.role, server.version));
+        let (version, request) = (server.version, request.streamed_if(server.streams_batches()));
         if let Err(error) = request.check(version) {
             let (replies, position) = (Err(error), self.data_of(member).last());
             let done = Done { injection, replies, position };

@@ -197,6 +197,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Returns whether it streams the batches of cursors: mongos does from 7.1 on.
+    pub(crate) fn streams_batches(&self) -> bool {
+        self.role != Role::Mongos || self.version >= ServerVersion::V8_0
+    }
+
     pub(super) fn new(
         version: ServerVersion,
         started: Instant,

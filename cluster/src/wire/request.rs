@@ -5,7 +5,6 @@ use sdam_core::bson;
 use sdam_core::wire::{DocumentSequence, Flags, Message, OpMsg, WireError, nesting, op_code};
 
 use super::{CommandError, Query};
-use crate::model::Role;
 use crate::options::ServerVersion;
 use crate::store::{MAX_LEVELS, MAX_PARTS, is_database, is_too_long};
 
@@ -267,9 +266,8 @@ impl<'a> Request<'a> {
         matches!(self.reply_to.form, ReplyForm::Msg { exhaust: true, .. })
     }
 
-    /// Returns it as a server takes it: mongos streamed no batches before 7.1.
-    pub(crate) fn served_by(mut self, role: Role, version: ServerVersion) -> Self {
-        let streams = role != Role::Mongos || version >= ServerVersion::V8_0;
+    /// Returns it as a server takes it that streams the batches of cursors, or does not.
+    pub(crate) fn streamed_if(mut self, streams: bool) -> Self {
         if let ReplyForm::Msg { exhaust, .. } = &mut self.reply_to.form {
             *exhaust &= streams || self.command != "getMore";
         }

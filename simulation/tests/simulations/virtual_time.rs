@@ -14,7 +14,6 @@ use sdam_core::bson::rawdoc;
 use sdam_core::config::{Options, ReadMode, ReadPreference};
 use sdam_core::description::ServerType;
 use sdam_core::selection::Criteria;
-use sdam_host::driver::DriverTopology as _;
 use sdam_simulation::virtual_time::{Simulation, VirtualTime};
 
 #[test]
@@ -178,19 +177,4 @@ fn a_member_that_restarts_is_used_again_within_600_ms_by_eager_checks() {
     assert!(median(&default) > Duration::from_secs(2), "the option makes no difference");
     // A pause is an eighth of at most 9 s, and a quarter of that.
     assert!(*eager.last().unwrap() < Duration::from_millis(1600), "{eager:?}");
-}
-
-/// Thousands of simulations in one process, as a fuzzer runs them, take no more memory than one.
-#[test]
-fn a_simulation_that_is_dropped_leaves_no_client() {
-    let mut simulation = Simulation::new(1);
-    let client = simulation.topology(Options::parse(simulation.uri()).unwrap()).unwrap();
-    let host = Arc::downgrade(client.host());
-    simulation.spawn(async move {
-        client.select(Criteria::write()).await.unwrap();
-        client.run_command("admin", &rawdoc! { "ping": 1 }).await.unwrap();
-    });
-    assert!(simulation.run(Duration::from_secs(60)));
-    drop(simulation);
-    assert!(host.upgrade().is_none());
 }

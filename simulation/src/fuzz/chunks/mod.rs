@@ -51,6 +51,7 @@ pub fn chunks(bytes: &[u8]) {
     let member = Arc::new(Member::new(stored));
     let outcomes = play(&member, &readings);
     assert_eq!(outcomes.len(), readings.len(), "each reading comes to an end");
+    assert_eq!(Arc::strong_count(&member), 1, "what has served is gone");
     for (file, (reading, outcome)) in (1..).zip(readings.iter().zip(&outcomes)) {
         judge(&member, file, reading, outcome);
     }

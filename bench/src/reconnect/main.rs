@@ -1,5 +1,5 @@
-//! What a further connection of a client costs under TLS: one that resumes the session of an earlier
-//! one, and one that does not, turn by turn, to a real server.
+//! Measures further connections of a client under TLS: those that resume the session of an earlier
+//! one, and those that do not, turn by turn, to a real server.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -24,7 +24,7 @@ struct Arguments {
     connections: usize,
 }
 
-/// What connections of a kind have cost, in the order in which they were opened.
+/// The cost of connections of a kind, in the order in which they were opened.
 #[derive(Default)]
 struct Cost {
     cpu: Vec<Duration>,

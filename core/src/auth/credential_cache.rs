@@ -129,8 +129,8 @@ impl CredentialCache {
     }
 
     /// Has a question that was made a while ago go with what is known now: a refresh token that
-    /// another connection has used up meanwhile is not shown once more, and the one that has come of
-    /// that only to the identity provider that gave it out. To be called before the question is
+    /// another connection has used up meanwhile is not shown once more, and the one that has come
+    /// of that only to the identity provider that gave it out. To be called before the question is
     /// asked.
     pub fn bring_up_to_date(&self, question: &mut OidcRequest) {
         if question.refresh_token.is_some() {
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(question.refresh_token, None);
     }
 
-    /// The same: what one connection forgets while another one asks does not take what that obtains.
+    /// The same: what one connection forgets while another one asks is not what that obtains.
     #[test]
     fn a_refresh_token_that_came_meanwhile_is_kept() {
         let mut of_client = CredentialCache::default();

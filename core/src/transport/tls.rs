@@ -74,8 +74,8 @@ impl Tls {
         }
     }
 
-    /// Returns when the server's certificate expires; that of a session that goes on is the one that
-    /// it began with.
+    /// Returns when the server's certificate expires; that of a session that goes on is the one
+    /// that it began with.
     #[cfg(feature = "ocsp")]
     pub(super) fn certificate_expiry(&self) -> Option<u64> {
         crate::revocation::expiry(self.connection.peer_certificates()?.first()?)

@@ -369,8 +369,8 @@ pub(super) fn append_sequence(out: &mut Vec<u8>, identifier: &str, documents: &[
 }
 
 /// Adds the section of kind 3 to a whole OP_MSG: the trace that the command belongs to, as a W3C
-/// `traceparent` says it (OpenTelemetry, "Propagating Trace Context to the Server"). Returns whether
-/// it was added.
+/// `traceparent` says it (OpenTelemetry, "Propagating Trace Context to the Server"). Returns
+/// whether it was added.
 ///
 /// The message stays as it is if the `traceparent` is not valid, as servers refuse what is not; if
 /// it would be longer than `limit`; and if it has a checksum.

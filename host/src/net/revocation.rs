@@ -124,7 +124,6 @@ impl Inquiry {
 impl Drop for Inquiry {
     fn drop(&mut self) {
         if !self.is_over {
-            warn(&self.subject, &["the inquiry was given up before its end".to_owned()]);
             self.statuses.of(&self.id).change(|register| register.give_up(&self.id, self.number));
         }
     }

@@ -28,7 +28,8 @@ pub(super) struct Contents {
     pub(super) revocation_lists: Option<Pem>,
 }
 
-/// What a file or the application's provider has, which is wiped from memory when dropped.
+/// The contents of a file, or of what the application's provider gives; wiped from memory when
+/// dropped.
 pub(super) struct Pem {
     origin: Origin,
     bytes: Zeroizing<Vec<u8>>,

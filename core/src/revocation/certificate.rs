@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use der::asn1::{AnyRef, ObjectIdentifier, OctetString};
-use der::{Decode, Encode};
+use der::{Decode, Encode, SliceReader};
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use sha1::{Digest, Sha1};
@@ -15,6 +15,7 @@ use x509_cert::ext::pkix::AuthorityInfoAccessSyntax;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::AlgorithmIdentifierOwned;
+use x509_cert::time::Time;
 
 use super::raw::{Raw, key_of};
 use super::responder::{InvalidAddress, is_address, parse};
@@ -62,9 +63,10 @@ impl fmt::Debug for CertificateId {
 
 /// Returns when a certificate expires, in seconds since 1970.
 pub(crate) fn expiry(certificate: &CertificateDer<'_>) -> Option<u64> {
-    let certificate: CertificateInner = CertificateInner::from_der(certificate).ok()?;
-    let validity = certificate.tbs_certificate().validity();
-    Some(validity.not_after.to_unix_duration().as_secs())
+    let mut reader = SliceReader::new(Raw::of(certificate)?.validity).ok()?;
+    let (_not_before, not_after) =
+        (Time::decode(&mut reader).ok()?, Time::decode(&mut reader).ok()?);
+    Some(not_after.to_unix_duration().as_secs())
 }
 
 /// One who has issued a certificate.

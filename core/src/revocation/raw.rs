@@ -10,6 +10,8 @@ pub(super) struct Raw<'a> {
     pub(super) serial: &'a [u8],
     /// The contents of the issuer's name.
     pub(super) issuer: &'a [u8],
+    /// The contents of the times from which and up to which it is valid.
+    pub(super) validity: &'a [u8],
     /// The contents of the subject's name.
     pub(super) subject: &'a [u8],
     /// The contents of the subject's key with its algorithm.
@@ -28,8 +30,8 @@ impl<'a> Raw<'a> {
         let serial = reader.tlv_bytes().ok()?;
         let mut next = || AnyRef::decode(&mut reader).ok().map(AnyRef::value);
         let (_algorithm, issuer) = (next()?, next()?);
-        let (_validity, subject, key_info) = (next()?, next()?, next()?);
-        Some(Self { serial, issuer, subject, key_info })
+        let (validity, subject, key_info) = (next()?, next()?, next()?);
+        Some(Self { serial, issuer, validity, subject, key_info })
     }
 }
 

@@ -91,6 +91,7 @@ pub struct OpMsg<'a> {
     /// The body, the one section of kind 0: a command or its reply.
     pub body: &'a RawDocument,
     sections: Sections<'a>,
+    trace_context: Option<&'a RawDocument>,
 }
 
 impl<'a> OpMsg<'a> {
@@ -104,12 +105,8 @@ impl<'a> OpMsg<'a> {
 
     /// Returns the trace that the command belongs to, the section of kind 3, if it has one:
     /// `{ otel: { traceparent: .. } }`.
-    pub fn trace_context(&self) -> Option<&'a RawDocument> {
-        let mut sections = self.sections;
-        sections.find_map(|section| match section {
-            Ok(Section::TraceContext(document)) => Some(document),
-            Ok(Section::Body(_) | Section::Sequence(_)) | Err(_) => None,
-        })
+    pub const fn trace_context(&self) -> Option<&'a RawDocument> {
+        self.trace_context
     }
 
     /// Reads the one message that `bytes` are, header included: as one that is about to be sent.
@@ -135,7 +132,7 @@ impl<'a> OpMsg<'a> {
         }
         let sections = Sections { rest };
         let (mut body, mut bodies, mut names) = (None, 0, SequenceNames::default());
-        let mut trace_contexts = 0;
+        let (mut trace_context, mut trace_contexts) = (None, 0);
         for section in sections {
             match section? {
                 Section::Body(document) => {
@@ -149,7 +146,7 @@ impl<'a> OpMsg<'a> {
                     }
                 }
                 Section::TraceContext(document) => {
-                    trace_contexts += 1;
+                    (trace_context, trace_contexts) = (Some(document), trace_contexts + 1);
                     let length = document.as_bytes().len();
                     if trace_contexts > 1 || length > MAX_TRACE_CONTEXT_LEN {
                         return Err(WireError::TraceContext { count: trace_contexts, length });
@@ -158,7 +155,7 @@ impl<'a> OpMsg<'a> {
             }
         }
         match body {
-            Some(body) if bodies == 1 => Ok(Self { flags, body, sections }),
+            Some(body) if bodies == 1 => Ok(Self { flags, body, sections, trace_context }),
             _ => Err(WireError::Bodies(bodies)),
         }
     }

@@ -2,6 +2,7 @@
 
 mod by_certificate;
 mod credentials;
+mod external;
 mod login;
 mod messages;
 mod scram;
@@ -9,6 +10,7 @@ mod scripted_gssapi;
 
 pub(crate) use by_certificate::refusal as certificate_refusal;
 pub(crate) use credentials::{Account, random_bytes};
+pub(crate) use external::{EXTERNAL, GSSAPI, OIDC, check_external};
 pub(crate) use login::{Conversation, GssapiConversation, GssapiState, Login, UserName};
 pub(crate) use messages::{
     CONVERSATION_ID, Payload, conversation_id, mechanism, skips_empty_exchange,

@@ -6,16 +6,12 @@
 use bson::RawDocumentBuf;
 use sdam_core::bson;
 
-use super::login::EXTERNAL;
 use crate::authentication::{
-    GssapiConversation, GssapiState, Payload, SERVER_TOKEN, UserName, malformed, refused,
-    unwrapped, user_of, wrapped,
+    EXTERNAL, GSSAPI, GssapiConversation, GssapiState, Payload, SERVER_TOKEN, UserName,
+    check_external, refused, unwrapped, user_of, wrapped,
 };
 use crate::model::{Cluster, ConnectionId};
 use crate::wire::CommandError;
-
-/// The name of the mechanism.
-pub(super) const NAME: &str = "GSSAPI";
 
 /// The offer of no security layer, and the beginning of the answer that chooses it.
 const NO_LAYER: &[u8] = &[1, 0, 0, 0];
@@ -33,9 +29,7 @@ impl Cluster {
         payload: &Payload,
         database: &str,
     ) -> Result<RawDocumentBuf, CommandError> {
-        if database != EXTERNAL {
-            return Err(malformed("the users of GSSAPI are of $external"));
-        }
+        check_external(database, GSSAPI)?;
         let user = user_of(&payload.bytes).ok_or_else(refused)?.to_owned();
         if !self.options.gssapi_users.contains(&user) {
             return Err(refused());

@@ -12,19 +12,14 @@ use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use sdam_core::bson;
 
-use super::gssapi::NAME as GSSAPI;
-use super::oidc::NAME as OIDC;
 use crate::authentication::{
-    Account, CONVERSATION_ID, ClientFirst, Conversation, Login, Payload, UserName,
-    certificate_refusal, conversation_id, malformed, mechanism, random_bytes, refused,
+    Account, CONVERSATION_ID, ClientFirst, Conversation, EXTERNAL, GSSAPI, Login, OIDC, Payload,
+    UserName, certificate_refusal, conversation_id, malformed, mechanism, random_bytes, refused,
     skips_empty_exchange,
 };
 use crate::model::{Cluster, ConnectionId, Role};
 use crate::options::{MemberId, ScramMechanism, ServerVersion, User, UserError, validate_users};
 use crate::wire::{CommandError, Request};
-
-/// The database of users whom a server does not know itself.
-pub(super) const EXTERNAL: &str = "$external";
 
 /// The number of random bytes that a server adds to the nonce of a client.
 const NONCE_LEN: usize = 24;
@@ -161,7 +156,7 @@ impl Cluster {
         if name == GSSAPI && self.offers_gssapi() {
             return self.begin_gssapi(id, &payload, database);
         }
-        let mechanism = ScramMechanism::of_name(name).ok_or_else(|| unavailable(version))?;
+        let mechanism = ScramMechanism::of_name(name).ok_or_else(|| unavailable(name, version))?;
         if let Some(login) = self.login_mut(id) {
             (login.conversation, login.gssapi) = (None, None);
         }
@@ -308,7 +303,8 @@ fn speculative(value: RawBsonRef<'_>) -> Result<Option<&RawDocument>, CommandErr
 }
 
 /// The mechanism is none of those that users may log in by.
-fn unavailable(version: ServerVersion) -> CommandError {
+fn unavailable(name: &str, version: ServerVersion) -> CommandError {
     let code = if version < ServerVersion::V5_0 { 2 } else { 334 };
-    CommandError::coded(code, "the mechanism is SCRAM-SHA-1 or SCRAM-SHA-256")
+    let reason = format!("the mechanism {name:?} is unknown or not enabled; SCRAM-SHA-256 is");
+    CommandError::coded(code, reason)
 }

@@ -6,14 +6,12 @@
 use bson::{RawDocument, RawDocumentBuf};
 use sdam_core::bson;
 
-use super::login::EXTERNAL;
-use crate::authentication::{Payload, UserName, malformed, refused};
+use crate::authentication::{
+    EXTERNAL, OIDC, Payload, UserName, check_external, malformed, refused,
+};
 use crate::model::{Cluster, ConnectionId};
 use crate::options::ServerVersion;
 use crate::wire::CommandError;
-
-/// The name of the mechanism.
-pub(super) const NAME: &str = "MONGODB-OIDC";
 
 /// The name of the one whom all tokens are of.
 const USER: &str = "sdam/oidc";
@@ -32,9 +30,7 @@ impl Cluster {
         payload: &Payload,
         database: &str,
     ) -> Result<RawDocumentBuf, CommandError> {
-        if database != EXTERNAL {
-            return Err(malformed("the users of MONGODB-OIDC are of $external"));
-        }
+        check_external(database, OIDC)?;
         let shown = RawDocument::from_bytes(&payload.bytes).ok();
         let token = shown.and_then(|it| it.get_str("jwt").ok());
         let token = token.ok_or_else(|| malformed("the payload is a document with a jwt"))?;

@@ -16,6 +16,7 @@ use sdam_core::operation::{CommandMessage, OperationError, Timeout};
 use sdam_core::pool::{CheckOut, CheckOutError, Input, PoolEvent, Purpose};
 use sdam_core::time::Instant;
 use sdam_core::topology::Topics;
+use sdam_core::wire::Flags;
 
 use crate::machines::Shared;
 use crate::machines::runtime::Runtime;
@@ -419,7 +420,7 @@ impl<R: Runtime> CheckedOut<R> {
         let ping = rawdoc! { "ping": 1 };
         let message = CommandMessage::new("admin", &ping);
         let context = ExchangeContext { timeout, ..self.context() };
-        match self.exchange(&message, &context).await {
+        match self.exchange(&message, &context, Flags::NONE).await {
             Err(failed) if self.state != ExchangeState::Idle => {
                 let error = failed.error;
                 // Unless the operation itself had no more time.

@@ -345,7 +345,7 @@ impl<R: Runtime> CheckedOut<R> {
     /// which closes the connection, and if the server replies with an error.
     pub async fn command(&mut self, database: &str, command: &RawDocument) -> Result<Reply, Error> {
         let (message, context) = (CommandMessage::new(database, command), self.context());
-        let reply = self.exchange(&message, &context).await;
+        let reply = self.exchange(&message, &context, Flags::NONE).await;
         reply.map_err(|error| self.failed(*error))
     }
 
@@ -364,7 +364,7 @@ impl<R: Runtime> CheckedOut<R> {
     ) -> Result<Reply, Error> {
         let message = CommandMessage::new(database, command).with_sequences(sequences);
         let context = self.context();
-        let reply = self.exchange(&message, &context).await;
+        let reply = self.exchange(&message, &context, Flags::NONE).await;
         reply.map_err(|error| self.failed(*error))
     }
 
@@ -427,52 +427,30 @@ impl<R: Runtime> CheckedOut<R> {
 
     /// Sends a command and receives its reply, and once more if the server wants another login: the
     /// time that a person takes for that does not count here, and does for what comes after it.
+    ///
+    /// With [`Flags::EXHAUST_ALLOWED`] the server may answer with several replies, of which each
+    /// call takes one: nothing is sent while one is due. Events report each as the reply to a
+    /// request of its own, which there would be without that.
     pub(crate) async fn exchange(
         &mut self,
         message: &CommandMessage<'_>,
         context: &ExchangeContext<'_>,
-    ) -> Result<Reply, Box<ExchangeError>> {
-        let mut again = None::<ExchangeContext<'_>>;
-        loop {
-            let context = again.as_ref().unwrap_or(context);
-            let Sent { id, observers } = self.send(message, context, Flags::NONE).await?;
-            let received = self.receive_reply(Awaited::op_msg(id), context.limits()).await;
-            observers.end(&received);
-            let received = received?;
-            self.state = ExchangeState::Idle;
-            match received.reply {
-                Err(refused) if again.is_none() && self.must_reauthenticate(&refused) => {
-                    let timeout = self.reauthenticate(context.timeout).await?;
-                    again = Some(ExchangeContext { timeout, ..context.clone() });
-                }
-                reply => return self.conclude(reply),
-            }
-        }
-    }
-
-    /// As [`exchange`](Self::exchange), but lets the server answer with several replies, of which
-    /// each call takes one: nothing is sent while one is due. Events report each as the reply to a
-    /// request of its own, which there would be without that.
-    pub(crate) async fn exchange_streamed(
-        &mut self,
-        message: &CommandMessage<'_>,
-        context: &ExchangeContext<'_>,
+        flags: Flags,
     ) -> Result<Reply, Box<ExchangeError>> {
         let mut again = None::<ExchangeContext<'_>>;
         loop {
             let context = again.as_ref().unwrap_or(context);
             let Sent { id, observers } = match self.state {
-                ExchangeState::Streaming(next) => {
-                    let shared = Arc::clone(self.shared());
-                    shared.process.check().map_err(InvalidCommand::from)?;
-                    shared.limit_unless_passed(context.timeout)?;
-                    let (unsent, _) = self.write(message, context, Flags::EXHAUST_ALLOWED)?;
-                    self.state = ExchangeState::Awaiting(next);
-                    Sent { id: next, ..unsent }
+                ExchangeState::Streaming(next) if flags.contains(Flags::EXHAUST_ALLOWED) => {
+                    self.go_on(next, message, context)?
                 }
-                _ => self.send(message, context, Flags::EXHAUST_ALLOWED).await?,
+                _ => self.send(message, context, flags).await?,
             };
-            let received = self.receive_reply(Awaited::stream(id), context.limits()).await;
+            let awaited = match flags.contains(Flags::EXHAUST_ALLOWED) {
+                true => Awaited::stream(id),
+                false => Awaited::op_msg(id),
+            };
+            let received = self.receive_reply(awaited, context.limits()).await;
             observers.end(&received);
             let received = received?;
             self.state = match (received.next.map(Awaited::request), &received.reply) {
@@ -490,6 +468,21 @@ impl<R: Runtime> CheckedOut<R> {
                 reply => return self.conclude(reply),
             }
         }
+    }
+
+    /// Takes the next reply of a stream for that to a request which need not be sent.
+    fn go_on<'a>(
+        &mut self,
+        next: i32,
+        message: &CommandMessage<'a>,
+        context: &ExchangeContext<'_>,
+    ) -> Result<Sent<'a, R>, OperationError> {
+        let shared = Arc::clone(self.shared());
+        shared.process.check().map_err(InvalidCommand::from)?;
+        shared.limit_unless_passed(context.timeout)?;
+        let (unsent, _) = self.write(message, context, Flags::EXHAUST_ALLOWED)?;
+        self.state = ExchangeState::Awaiting(next);
+        Ok(Sent { id: next, ..unsent })
     }
 
     /// Returns whether another reply to the last request comes without one. Dropped then, the

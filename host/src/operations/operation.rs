@@ -26,6 +26,7 @@ use sdam_core::spans::SpanStart;
 use sdam_core::time::Instant;
 use sdam_core::topology;
 use sdam_core::trace::AttemptComment;
+use sdam_core::wire::Flags;
 
 use crate::error::{Error, Repr, Spent};
 use crate::machines::log::SelectionLogger;
@@ -523,10 +524,10 @@ impl<'a, 'b, R: Runtime> Performer<'a, 'b, R> {
         let context = ExchangeContext { overlay, cluster_time, timeout, extension, number, span };
         let token = awaits.then(|| Arc::clone(&checked_out.connection().stream.cancellation));
         let awaited = token.map(|it| self.host.awaiting.begin(&it, self.host.shared.process));
-        let result = match (options.acknowledged, is_streamed) {
-            (true, false) => checked_out.exchange(&message, &context).await,
-            (true, true) => checked_out.exchange_streamed(&message, &context).await,
-            (false, _) => {
+        let flags = if is_streamed { Flags::EXHAUST_ALLOWED } else { Flags::NONE };
+        let result = match options.acknowledged {
+            true => checked_out.exchange(&message, &context, flags).await,
+            false => {
                 let sent = checked_out.exchange_unacknowledged(&message, &context).await;
                 sent.map_err(Into::into)
             }

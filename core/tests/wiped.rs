@@ -5,7 +5,10 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::Arc;
 
-use sdam_core::auth::{CredentialCache, CredentialResponse, OidcToken};
+use sdam_core::auth::{
+    CredentialCache, CredentialRequest, CredentialResponse, GssapiRequest, GssapiResponse,
+    GssapiStep, GssapiToken, OidcToken,
+};
 use sdam_core::bson::{RawDocument, rawdoc};
 use sdam_core::config::{AuthMechanism, Options, OptionsBuilder, Secret};
 use sdam_core::handshake::{Handshake, HandshakeOptions, HandshakeProgress};
@@ -130,6 +133,27 @@ fn go_through_a_proxy(password: &Secret) {
     assert!(transport.is_ready());
 }
 
+/// Begins a login by GSSAPI: the question has the password, and the answer is a token.
+fn go_by_kerberos(options: &Arc<Options>, token: GssapiToken) {
+    let opening = HandshakeOptions::new(options.metadata().document(), [7; 24])
+        .with_server(Some("a:1".parse().unwrap()));
+    let mut out = Zeroizing::new(Vec::new());
+    let mut handshake = Handshake::start(options, opening, &mut out).unwrap();
+    drop(std::mem::take(&mut out));
+    let progress = handshake.receive(&reply(1, &hello()), &mut out).unwrap();
+    let HandshakeProgress::Asking(CredentialRequest::Gssapi(GssapiRequest::Begin(login))) =
+        progress
+    else {
+        panic!("it asks for a context")
+    };
+    assert!(login.password.is_some());
+    drop(login);
+    let answer = GssapiResponse::Step(GssapiStep::Continue(token));
+    let progress = handshake.supply(CredentialResponse::Gssapi(answer), &mut out).unwrap();
+    assert!(matches!(progress, HandshakeProgress::Reading));
+    assert!(out.len() > LEN, "the token is in there");
+}
+
 /// One test, as another one would have copies at the same time.
 #[test]
 fn no_copy_of_a_secret_is_left_in_memory() {
@@ -151,6 +175,16 @@ fn no_copy_of_a_secret_is_left_in_memory() {
     drop(credential_cache);
     drop(with_token);
     assert_eq!(copies(&token), 0, "MONGODB-OIDC");
+
+    let (password, token) = (masked(4), masked(5));
+    let with_kerberos = options(|builder| {
+        let builder = builder.username("ann@HERE").auth_mechanism(AuthMechanism::Gssapi);
+        builder.password(secret(&password))
+    });
+    let shown = secret(&token);
+    go_by_kerberos(&with_kerberos, GssapiToken::new(shown.expose()));
+    drop((with_kerberos, shown));
+    assert_eq!((copies(&password), copies(&token)), (0, 0), "GSSAPI");
 
     let proxy = masked(3);
     go_through_a_proxy(&secret(&proxy));

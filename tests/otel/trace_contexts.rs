@@ -7,15 +7,20 @@ use sdam::core::config::Options;
 use sdam::core::spans::SpanSettings;
 use sdam::{Error, Topology};
 use sdam_cluster::{Deployment, EmbeddedCluster, EmbeddedOptions, ServerVersion};
+use sdam_core::wire::{Decompressor, Flags, Frames, op_code, write_op_msg};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::kept::Kept;
-use crate::relay::Relay;
+use crate::relay::{Relay, trace_of};
 
 crate::scenarios![
     a_server_of_9_0_is_given_the_span_of_each_command,
     an_older_server_is_given_none,
     the_setting_says_whether_there_are_any,
     a_span_without_a_valid_name_is_not_named,
+    a_compressed_command_names_its_trace_too,
 ];
 
 /// A client whose spans are kept, and what its server receives.
@@ -52,6 +57,15 @@ impl Fixture {
     }
 }
 
+/// Returns what the spans of a command are called in a `traceparent`.
+fn named(kept: &Kept, command: &str) -> Vec<Option<String>> {
+    let name = |span: SpanData| {
+        let (trace, id) = (span.span_context.trace_id(), span.span_context.span_id());
+        Some(format!("00-{trace}-{id}-01"))
+    };
+    kept.take().into_iter().filter(|span| span.name == *command).map(name).collect()
+}
+
 /// "`traceparent` is the [W3C traceparent] value of the command span": each command has its own, and
 /// what has no span names none.
 async fn a_server_of_9_0_is_given_the_span_of_each_command() {
@@ -63,12 +77,7 @@ async fn a_server_of_9_0_is_given_the_span_of_each_command() {
     };
     it.client.run_command("admin", &fail).await.unwrap();
     it.run(&rawdoc! { "ping": 1 }).await.unwrap_err();
-    let commands = it.kept.take().into_iter().filter(|span| span.name == "ping");
-    let name = |span: SpanData| {
-        let (trace, id) = (span.span_context.trace_id(), span.span_context.span_id());
-        Some(format!("00-{trace}-{id}-01"))
-    };
-    let expected: Vec<_> = commands.map(name).collect();
+    let expected = named(&it.kept, "ping");
     assert_eq!(expected.len(), 2);
     assert_eq!(it.traces("ping"), expected);
     let hellos = [it.traces("hello"), it.traces("isMaster")].concat();
@@ -96,4 +105,48 @@ async fn a_span_without_a_valid_name_is_not_named() {
     let it = Fixture::with(kept, ServerVersion::V9_0, SpanSettings::enabled()).await;
     it.run(&rawdoc! { "ping": 1 }).await.unwrap();
     assert_eq!(it.traces("ping"), [None]);
+}
+
+/// A message is compressed with all of its sections; the embedded deployment compresses none.
+async fn a_compressed_command_names_its_trace_too() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (seen, mut traces) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(decompress(stream, seen.clone()));
+        }
+    });
+    let kept = Kept::new();
+    let uri = format!("mongodb://{address}/?directConnection=true&compressors=zlib");
+    let builder = Topology::builder(Options::parse(&uri).unwrap()).tracer(kept.tracer());
+    let client = builder.spans(SpanSettings::enabled()).build().unwrap();
+    client.run_command("app", &rawdoc! { "ping": 1 }).await.unwrap();
+    let trace = traces.recv().await.unwrap();
+    assert_eq!([trace].to_vec(), named(&kept, "ping"));
+}
+
+/// Answers as a server of 9.0 that compresses, and reports the trace of each compressed command.
+async fn decompress(mut stream: TcpStream, traces: UnboundedSender<Option<String>>) {
+    let (mut frames, mut buffer) = (Frames::new(), vec![0; 4096]);
+    let mut decompressor = Decompressor::new();
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        frames.extend(&buffer[..count]);
+        while let Ok(Some(message)) = frames.next() {
+            let id = message.header().request_id;
+            if message.header().op_code == op_code::OP_COMPRESSED {
+                let plain = decompressor.decompress(message).unwrap();
+                traces.send(trace_of(&plain.op_msg().unwrap())).unwrap();
+            }
+            let reply = rawdoc! {
+                "isWritablePrimary": true, "helloOk": true, "maxWireVersion": 29,
+                "compression": ["zlib"], "ok": 1,
+            };
+            let mut bytes = Vec::new();
+            write_op_msg(&mut bytes, 1, id, Flags::NONE, &reply);
+            if stream.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use sdam_core::wire::{Flags, Frames};
+use sdam_core::wire::{Flags, Frames, OpMsg};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -62,10 +62,13 @@ fn note(frames: &mut Frames, passed: &Passed) {
     while let Some(message) = frames.next().unwrap() {
         let Ok(command) = message.op_msg() else { continue };
         let name = command.body.iter().next().unwrap().unwrap().0.to_string();
-        let trace = command.trace_context().map(|context| {
-            assert_eq!(context.iter().count(), 1);
-            context.get_document("otel").unwrap().get_str("traceparent").unwrap().to_owned()
-        });
-        passed.lock().unwrap().push((name, (trace, command.flags)));
+        passed.lock().unwrap().push((name, (trace_of(&command), command.flags)));
     }
+}
+
+/// Returns the trace that a command names.
+pub(crate) fn trace_of(command: &OpMsg<'_>) -> Option<String> {
+    let context = command.trace_context()?;
+    assert_eq!(context.iter().count(), 1);
+    Some(context.get_document("otel").unwrap().get_str("traceparent").unwrap().to_owned())
 }

@@ -29,6 +29,10 @@ struct Provider {
     hangs: AtomicBool,
     /// The time that its last answer might have taken.
     time: super::Mutex<Option<Duration>>,
+    /// True if its tokens come with refresh tokens.
+    refreshes: AtomicBool,
+    /// The refresh token that each question came with.
+    refresh: super::Mutex<Vec<Option<String>>>,
 }
 
 /// A client whose server wants tokens.
@@ -46,6 +50,8 @@ fn discovered_by(options: Options) -> (Fixture, Arc<Provider>) {
     let ask = move |question: CredentialRequest| {
         let CredentialRequest::Oidc(question) = question else { panic!("another question") };
         *lock(&asked.time) = Some(question.timeout);
+        let refresh = question.refresh_token.map(|token| token.expose().to_owned());
+        lock(&asked.refresh).push(refresh);
         let number = asked.asked.fetch_add(1, Ordering::Relaxed);
         let provider = Arc::clone(&asked);
         async move {
@@ -54,9 +60,11 @@ fn discovered_by(options: Options) -> (Fixture, Arc<Provider>) {
                 false => Poll::Ready(()),
             })
             .await;
-            Ok::<_, &'static str>(CredentialResponse::Oidc(OidcToken::new(format!(
-                "token {number}"
-            ))))
+            let token = OidcToken::new(format!("token {number}"));
+            let refreshes = provider.refreshes.load(Ordering::Relaxed);
+            let refresh = refreshes.then(|| format!("refresh {number}").into());
+            let token = token.with_refresh_token(refresh);
+            Ok::<_, &'static str>(CredentialResponse::Oidc(token))
         }
     };
     let ask: Box<dyn CredentialProvider> = Box::new(ask);
@@ -181,20 +189,52 @@ fn logging_in_once_more_ends_with_the_operation_and_with_its_connection() {
     assert_eq!(error.failure().unwrap().cause, Cause::Closed);
 }
 
+/// A client that asks a person for tokens.
+fn asking_a_person() -> (Fixture, Arc<Provider>) {
+    let uri = "mongodb://a/?directConnection=true&heartbeatFrequencyMS=10000000";
+    let options = Options::builder().uri(uri).unwrap().auth_mechanism(AuthMechanism::Oidc);
+    let options = options.oidc_human_callback(AllowedHosts::new(["a"])).build().unwrap();
+    discovered_by(options)
+}
+
+/// The server's reply to a step of a login.
+#[expect(clippy::unnecessary_wraps, reason = "the fixture's replies may be the end of a stream")]
+fn sasl(done: bool, payload: RawDocumentBuf) -> Option<RawDocumentBuf> {
+    let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into_bytes() };
+    Some(rawdoc! { "ok": 1, "conversationId": 1, "done": done, "payload": payload })
+}
+
+/// Two connections log in once more, and both questions were made with the same refresh token: the
+/// second is asked when the first has used that up.
+#[test]
+fn a_refresh_token_that_another_connection_has_used_up_is_not_shown_again() {
+    let (fixture, provider) = asking_a_person();
+    provider.refreshes.store(true, Ordering::Relaxed);
+    let described = sasl(false, rawdoc! { "issuer": "https://idp" });
+    lock(&fixture.server.replies).extend([described, sasl(true, RawDocumentBuf::new())]);
+    let pool = fixture.pool();
+    let mut first = fixture.run(pool.check_out()).unwrap();
+    let mut second = fixture.run(pool.check_out()).unwrap();
+    provider.hangs.store(true, Ordering::Relaxed);
+    let expired = || Some(rawdoc! { "ok": 0, "code": 391 });
+    lock(&fixture.server.replies).extend([expired(), expired()]);
+    let mut both = [Task::new(ping(&mut first)), Task::new(ping(&mut second))];
+    assert!(both.each_mut().map(|task| task.poll().is_pending()).into_iter().all(|it| it));
+    provider.hangs.store(false, Ordering::Relaxed);
+    let refused = || Some(rawdoc! { "ok": 0, "code": 18 });
+    lock(&fixture.server.replies).extend([refused(), refused()]);
+    let [first, second] = &mut both;
+    assert!(matches!(first.poll(), Poll::Ready(Err(_))), "its token and the provider are refused");
+    assert!(matches!(second.poll(), Poll::Ready(Ok(()))));
+    assert_eq!(*lock(&provider.refresh), [None, Some("refresh 0".to_owned()), None]);
+}
+
 /// "OIDC Human Callback": "The timeout duration MUST be 5 minutes. [...] the callback is not subject
 /// to CSOT"; nor is it to connectTimeoutMS.
 #[test]
 fn a_person_has_five_minutes_whatever_other_limits_there_are() {
     const ALMOST: Duration = Duration::from_secs(299);
-    let binary = |bytes| Binary { subtype: BinarySubtype::Generic, bytes };
-    let sasl = |done: bool, payload: RawDocumentBuf| {
-        let payload = binary(payload.into_bytes());
-        Some(rawdoc! { "ok": 1, "conversationId": 1, "done": done, "payload": payload })
-    };
-    let uri = "mongodb://a/?directConnection=true&heartbeatFrequencyMS=10000000";
-    let options = Options::builder().uri(uri).unwrap().auth_mechanism(AuthMechanism::Oidc);
-    let options = options.oidc_human_callback(AllowedHosts::new(["a"])).build().unwrap();
-    let (fixture, provider) = discovered_by(options);
+    let (fixture, provider) = asking_a_person();
     provider.hangs.store(true, Ordering::Relaxed);
     *lock(&fixture.server.reply) = sasl(false, rawdoc! { "issuer": "https://idp" });
     let pool = fixture.pool();

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::mongod::free_port;
@@ -119,6 +120,24 @@ impl Realm {
     /// Fails if the realm is not changed.
     pub fn add_user(&self, name: &str, password: &str) -> io::Result<()> {
         self.administer(&format!("add_principal -pw {password} {name}"))
+    }
+
+    /// Changes a user as `modify_principal` of kadmin does: `-pwexpire yesterday`, for example.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the realm is not changed.
+    pub fn change_user(&self, name: &str, change: &str) -> io::Result<()> {
+        self.administer(&format!("modify_principal {change} {name}"))
+    }
+
+    /// Stops the server (SIGSTOP), which takes connections and answers nothing from then on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server has ended.
+    pub fn freeze(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::STOP)?)
     }
 
     /// Adds a service, and its key to the keytab.

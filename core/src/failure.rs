@@ -325,8 +325,12 @@ pub enum GssapiProblem {
     TicketExpired,
     /// The password is not that of the user.
     PasswordRefused,
+    /// The password of the user has expired.
+    PasswordExpired,
     /// The realm does not know the user.
     UnknownUser,
+    /// The realm lets the user obtain no tickets, at present or any more.
+    UserLocked,
     /// The realm does not know the service.
     UnknownService,
     /// No server of Kerberos of the realm is known, or none answers.
@@ -346,7 +350,9 @@ impl GssapiProblem {
             Self::NoTicket => "noTicket",
             Self::TicketExpired => "ticketExpired",
             Self::PasswordRefused => "passwordRefused",
+            Self::PasswordExpired => "passwordExpired",
             Self::UnknownUser => "unknownUser",
+            Self::UserLocked => "userLocked",
             Self::UnknownService => "unknownService",
             Self::RealmUnreachable => "realmUnreachable",
             Self::ClocksDiffer => "clocksDiffer",
@@ -363,6 +369,8 @@ impl GssapiProblem {
             }
             Self::TicketExpired => "obtain a new ticket (kinit), or renew it (kinit -R)",
             Self::PasswordRefused => "check the password",
+            Self::PasswordExpired => "set a new password of that user (kpasswd)",
+            Self::UserLocked => "have an administrator of the realm unlock that user, or renew it",
             Self::UnknownUser => {
                 "check the user name, which has its realm in it (user%40REALM in a connection \
                  string)"

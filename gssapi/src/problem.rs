@@ -22,8 +22,11 @@ pub(crate) fn error(failure: Error, what: impl FnOnce() -> String) -> GssapiErro
 
 fn problem(major: u32, minor: u32) -> GssapiProblem {
     match minor.cast_signed().wrapping_sub(KERBEROS) {
+        // KDC_ERR_NAME_EXP and KDC_ERR_CLIENT_REVOKED
+        1 | 18 => GssapiProblem::UserLocked,
         6 => GssapiProblem::UnknownUser,
         7 => GssapiProblem::UnknownService,
+        23 => GssapiProblem::PasswordExpired,
         // KDC_ERR_PREAUTH_FAILED; or the reply to a password is not encrypted with it.
         24 => GssapiProblem::PasswordRefused,
         31 if routine(major) == NO_CREDENTIALS => GssapiProblem::PasswordRefused,
@@ -35,7 +38,7 @@ fn problem(major: u32, minor: u32) -> GssapiProblem {
         141 | 195 => GssapiProblem::NoTicket,
         // KRB5_REALM_UNKNOWN, KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE
         154 | 156 | 220 => GssapiProblem::RealmUnreachable,
-        // What else a server of keys answers, such as that the user or the password has expired.
+        // What else a server of keys answers.
         1..=127 => GssapiProblem::Other,
         _ => match routine(major) {
             // GSS_S_BAD_SIG, GSS_S_DEFECTIVE_TOKEN
@@ -56,10 +59,18 @@ const fn routine(major: u32) -> u32 {
 }
 
 /// Returns what the mechanism says, which is in brackets behind what GSSAPI does, or that if the
-/// mechanism says nothing.
-fn words(both: &str, of_gssapi: &str) -> String {
-    let of_mechanism = both.strip_prefix(of_gssapi.trim_end()).map(str::trim);
-    let of_mechanism = of_mechanism.and_then(|it| it.strip_prefix('(')?.strip_suffix(')'));
+/// mechanism says nothing. `without` is the same without a word of the mechanism's: what is in its
+/// place, if anything, depends on the library.
+fn words(both: &str, without: &str) -> String {
+    let same = both.char_indices().zip(without.chars()).find(|((_, a), b)| a != b);
+    let end = same.map_or(both.len().min(without.len()), |((at, _), _)| at);
+    // Both may have something in brackets, which may begin alike.
+    let of_gssapi = match both[..end].rfind(" (") {
+        Some(at) if !both[at..end].contains(')') => &both[..at],
+        _ => &both[..end],
+    };
+    let of_mechanism = both[of_gssapi.len()..].trim();
+    let of_mechanism = of_mechanism.strip_prefix('(').and_then(|it| it.strip_suffix(')'));
     of_mechanism.filter(|it| !it.is_empty()).unwrap_or(both).trim().to_owned()
 }
 
@@ -77,6 +88,9 @@ mod tests {
         let heimdal = "Miscellaneous failure (see text)";
         let both = format!("{heimdal} (unable to reach any KDC)");
         assert_eq!(words(&both, heimdal), "unable to reach any KDC");
+        for without in ["No ticketunknown GSSAPI(Minor) error code(0)\n", "No ticket (Unknown)"] {
+            assert_eq!(words("No ticket (Unheard of)", without), "Unheard of", "{without}");
+        }
         assert_eq!(words("A token was invalid", "A token was invalid"), "A token was invalid");
         assert_eq!(
             words("A token was invalid ()", "A token was invalid"),
@@ -97,9 +111,10 @@ mod tests {
             (13, Some(37), GssapiProblem::ClocksDiffer),
             (7, Some(141), GssapiProblem::NoTicket),
             (13, Some(156), GssapiProblem::RealmUnreachable),
-            // KDC_ERR_CLIENT_REVOKED and KDC_ERR_KEY_EXPIRED
-            (7, Some(18), GssapiProblem::Other),
-            (7, Some(23), GssapiProblem::Other),
+            (7, Some(1), GssapiProblem::UserLocked),
+            (7, Some(18), GssapiProblem::UserLocked),
+            (7, Some(23), GssapiProblem::PasswordExpired),
+            (7, Some(12), GssapiProblem::Other),
             (6, None, GssapiProblem::ServerUnproven),
             (9, None, GssapiProblem::ServerUnproven),
             (7, None, GssapiProblem::NoTicket),

@@ -389,6 +389,8 @@ fn each_problem_of_gssapi_has_advice_of_its_own() {
         Problem::NoTicket,
         Problem::TicketExpired,
         Problem::PasswordRefused,
+        Problem::PasswordExpired,
+        Problem::UserLocked,
         Problem::UnknownUser,
         Problem::UnknownService,
         Problem::RealmUnreachable,

@@ -37,6 +37,9 @@ pub struct Failure {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Stage {
+    /// The certificates that TLS needs were being read, of the client and of those it trusts, or a
+    /// provider was asked for the client's.
+    Certificates,
     /// The host name was being resolved.
     Resolve,
     /// The byte stream was being opened.
@@ -45,8 +48,13 @@ pub enum Stage {
     Proxy,
     /// TLS was being negotiated, or broke later.
     Tls,
+    /// Responders of OCSP were being asked whether the server's certificate was revoked.
+    Revocation,
     /// The stream was open, and hello was being exchanged.
     Hello,
+    /// Others than the server were being asked for what the login needs: a ticket of Kerberos,
+    /// temporary credentials, or a token.
+    Credentials,
     /// The connection was being authenticated.
     Authenticate,
     /// The connection was established, and in use by the application.
@@ -57,11 +65,14 @@ impl Stage {
     /// Returns the name, as in JSON: a label for metrics, which stays as it is.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Certificates => "certificates",
             Self::Resolve => "resolve",
             Self::Connect => "connect",
             Self::Proxy => "proxy",
             Self::Tls => "tls",
+            Self::Revocation => "revocation",
             Self::Hello => "hello",
+            Self::Credentials => "credentials",
             Self::Authenticate => "authenticate",
             Self::Operate => "operate",
         }
@@ -70,14 +81,39 @@ impl Stage {
     /// Returns the stage in a word, for messages.
     pub const fn words(self) -> &'static str {
         match self {
+            Self::Certificates => "reading certificates",
             Self::Resolve => "resolving",
             Self::Connect => "connecting",
             Self::Proxy => "proxy",
             Self::Tls => "TLS",
+            Self::Revocation => "revocation",
             Self::Hello => "hello",
+            Self::Credentials => "credentials",
             Self::Authenticate => "authentication",
             Self::Operate => "operating",
         }
+    }
+
+    /// Returns the clause that says what had not happened in it when time was up.
+    pub(crate) const fn unfinished(self) -> &'static str {
+        match self {
+            Self::Certificates => "the certificates that TLS needs could not be read",
+            Self::Resolve => "the name was not resolved",
+            Self::Connect => "no connection",
+            Self::Proxy => "the proxy opened no connection",
+            Self::Tls => "no answer to the TLS handshake",
+            Self::Revocation => "no responder said whether the certificate was revoked",
+            Self::Hello => "no reply to hello",
+            Self::Credentials => "the credentials of the login could not be had",
+            Self::Authenticate => "no reply to the login",
+            Self::Operate => "no reply",
+        }
+    }
+
+    /// Returns whether the client waits in it for others than the server and what is on the way to
+    /// it, so that what fails there says nothing of either.
+    pub const fn is_elsewhere(self) -> bool {
+        matches!(self, Self::Certificates | Self::Revocation | Self::Credentials)
     }
 }
 
@@ -473,6 +509,15 @@ impl Failure {
         Self { stage, cause, detail }
     }
 
+    /// Describes a connection that was not established before the time of `option` was up.
+    pub fn not_established(stage: Stage, option: &'static str) -> Self {
+        let what = match stage.is_elsewhere() {
+            true => stage.unfinished(),
+            false => "the connection was not established",
+        };
+        Self::new(stage, Cause::Timeout, format!("{what} within {option}"))
+    }
+
     /// Says that the same went wrong at another stage.
     #[must_use]
     pub fn at(mut self, stage: Stage) -> Self {
@@ -509,14 +554,23 @@ impl Failure {
         match self.stage {
             Stage::Connect | Stage::Hello => self.is_network_error(),
             Stage::Tls => matches!(self.cause, Cause::Timeout | Cause::Closed | Cause::Io),
-            Stage::Resolve | Stage::Proxy | Stage::Authenticate | Stage::Operate => false,
+            Stage::Certificates
+            | Stage::Resolve
+            | Stage::Proxy
+            | Stage::Revocation
+            | Stage::Credentials
+            | Stage::Authenticate
+            | Stage::Operate => false,
         }
     }
 
     /// Returns whether this is a network error or a network time-out, in the words of the Server
     /// Monitoring specification; a refusal by a proxy is one (SOCKS5 Support, "Connection
-    /// Establishment").
+    /// Establishment"). What the client asks of others than the server is none.
     pub const fn is_network_error(&self) -> bool {
+        if self.stage.is_elsewhere() {
+            return false;
+        }
         match self.cause {
             Cause::NotResolved
             | Cause::LookupFailed

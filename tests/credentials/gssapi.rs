@@ -114,7 +114,7 @@ async fn what_a_context_cannot_do_is_said_with_what_to_do(runtime: Runtime) {
     let client = runtime.client(&server, kerberos("bob@HERE"), Asked::contexts(planted));
     let failure = failed(&*client).await;
     let cause = Cause::GssapiFailed { problem: GssapiProblem::PasswordRefused };
-    assert_eq!((failure.stage, &failure.cause), (Stage::Authenticate, &cause), "{failure}");
+    assert_eq!((failure.stage, &failure.cause), (Stage::Credentials, &cause), "{failure}");
     let error = ping(&*client).await.unwrap_err();
     for wanted in ["the password of bob@HERE is wrong", "check the password"] {
         assert!(error.contains(wanted), "{error}");
@@ -137,7 +137,11 @@ async fn a_context_that_hangs_is_given_up(runtime: Runtime) {
     };
     let client = runtime.client(&server, hurried, Asked::contexts(planted));
     let failure = failed(&*client).await;
-    assert_eq!((failure.stage, failure.cause), (Stage::Authenticate, Cause::Timeout));
+    assert_eq!((failure.stage, failure.cause), (Stage::Credentials, Cause::Timeout));
+    let error = ping(&*client).await.unwrap_err();
+    for wanted in ["credentials of the login", "connectTimeoutMS", "a server of that realm"] {
+        assert!(error.contains(wanted), "{error}");
+    }
     drop(end);
     ping(&*client).await.unwrap();
 }

@@ -2,6 +2,7 @@
 //! application only, under every runtime.
 
 mod aws;
+mod certificates;
 #[path = "../support/fake_server.rs"]
 mod fake_server;
 mod gssapi;
@@ -41,7 +42,13 @@ macro_rules! scenarios {
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for runtime in Runtime::ALL {
-        let all = [aws::SCENARIOS, gssapi::SCENARIOS, secrets::SCENARIOS, tokens::SCENARIOS];
+        let all = [
+            aws::SCENARIOS,
+            certificates::SCENARIOS,
+            gssapi::SCENARIOS,
+            secrets::SCENARIOS,
+            tokens::SCENARIOS,
+        ];
         for (name, scenario) in all.into_iter().flatten() {
             trials.push(Trial::test(format!("{runtime:?}::{name}"), move || {
                 scenario(runtime);

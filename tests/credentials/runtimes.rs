@@ -10,6 +10,7 @@ use sdam::core::config::{Options, OptionsBuilder};
 use sdam::core::failure::{Cause, Failure};
 use sdam::host::{self, CredentialProvider, CredentialSources};
 
+use crate::certificates::Vault;
 use crate::fake_server::{FakeServer, soon};
 use crate::gssapi::Planted;
 
@@ -29,12 +30,18 @@ pub(crate) enum Asked<P> {
     Sources(CredentialSources),
     Provider(P),
     Contexts(Planted),
+    Vault(Vault),
 }
 
 impl Asked<fn(CredentialRequest) -> host::Answering> {
     /// The source of security contexts.
     pub(crate) const fn contexts(planted: Planted) -> Self {
         Self::Contexts(planted)
+    }
+
+    /// The source of the client's own certificate.
+    pub(crate) const fn vault(vault: Vault) -> Self {
+        Self::Vault(vault)
     }
 }
 
@@ -70,6 +77,7 @@ macro_rules! build {
             Asked::Sources(sources) => $builder.credential_sources(sources),
             Asked::Provider(provider) => $builder.credential_provider(provider),
             Asked::Contexts(planted) => $builder.gssapi_provider(planted),
+            Asked::Vault(vault) => $builder.certificate_key_provider(move || vault.open()),
         }
         .build()
         .expect("a client")

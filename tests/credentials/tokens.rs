@@ -195,7 +195,7 @@ async fn metadata_that_do_not_answer_are_given_up(runtime: Runtime) {
         let hurried =
             |options: OptionsBuilder| cloud(name)(options).connect_timeout(Duration::from_secs(1));
         let failure = failed(&*runtime.client(&server, hurried, metadata(&http))).await;
-        assert_eq!((failure.stage, failure.cause), (Stage::Authenticate, Cause::Timeout));
+        assert_eq!((failure.stage, failure.cause), (Stage::Credentials, Cause::Timeout));
     }
 }
 

@@ -33,7 +33,7 @@ const SERVICE: &str = "SERVICE_HOST:db.example";
 type Scenario = (&'static str, fn(&World) -> Outcome);
 
 /// All of them.
-const TESTS: [Scenario; 9] = [
+const TESTS: [Scenario; 10] = [
     ("a_ticket_or_a_password_logs_in", logs_in),
     ("a_host_goes_by_its_canonical_name_if_that_is_asked_for", canonical),
     ("without_a_ticket_the_error_says_how_to_obtain_one", no_ticket),
@@ -41,6 +41,7 @@ const TESTS: [Scenario; 9] = [
     ("a_service_that_is_unknown_is_named", unknown_service),
     ("a_realm_that_is_unknown_is_named", wrong_realm),
     ("a_wrong_password_and_an_unknown_user_are_told_apart", refused_user),
+    ("a_realm_that_does_not_answer_is_named", silent_realm),
     ("a_server_that_does_not_prove_itself_is_not_believed", impostor),
     ("a_server_that_demands_a_security_layer_is_refused", demanding),
 ];
@@ -80,6 +81,8 @@ fn log_in(uri: &str) -> ExitCode {
         Ok(_) => println!("logged in"),
         Err(error) => println!("{error}"),
     }
+    // A library that waits for a server of keys is not waited for.
+    runtime.shutdown_background();
     ExitCode::SUCCESS
 }
 
@@ -204,7 +207,22 @@ fn refused_user(world: &World) -> Outcome {
     let said = world.log_in(&server, &format!("ann%40{REALM}:wrong"), SERVICE);
     says(&said, &["ann@SDAM.TEST", "check the password"])?;
     let said = world.log_in(&server, &format!("carl%40{REALM}:wrong"), SERVICE);
-    says(&said, &["carl@SDAM.TEST", "not found in Kerberos database", "check the user name"])
+    says(&said, &["carl@SDAM.TEST", "not found in Kerberos database", "check the user name"])?;
+    let ann = format!("ann%40{REALM}:secret");
+    world.realm.change_user("ann", "-pwexpire yesterday")?;
+    says(&world.log_in(&server, &ann, SERVICE), &["ann@SDAM.TEST", "expired", "kpasswd"])?;
+    world.realm.add_user("bob", "secret")?;
+    world.realm.change_user("bob", "-allow_tix")?;
+    let said = world.log_in(&server, &format!("bob%40{REALM}:secret"), SERVICE);
+    says(&said, &["bob@SDAM.TEST", "revoked", "unlock that user"])
+}
+
+/// A server of keys that does not answer is what the connection has waited for, and not its server.
+fn silent_realm(world: &World) -> Outcome {
+    let server = world.server(&[]);
+    world.realm.freeze()?;
+    let said = world.log_in(&server, "ann", &format!("{SERVICE}&connectTimeoutMS=1000"));
+    says(&said, &["credentials of the login", "connectTimeoutMS", "a server of that realm"])
 }
 
 /// RFC 4752, section 3.1: mutual authentication, without which any server could be the service.

@@ -362,6 +362,9 @@ pub(super) struct Responder {
     pub(super) failure: Option<String>,
     /// True if nothing came from it, so that a client has to wait.
     pub(super) is_silent: bool,
+    /// True if it was asked about the certificate, and had the time to answer.
+    #[serde(skip)]
+    pub(super) is_asked: bool,
     /// The status of the certificate, if it has said it.
     pub(super) status: Option<String>,
     /// The time that asking it took, or connecting to it where it was not asked.

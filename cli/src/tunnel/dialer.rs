@@ -85,8 +85,8 @@ impl Dialer {
         let Some(certificates) = self.certificates.clone() else { return Ok(filters) };
         let loaded = tokio::task::spawn_blocking(move || certificates.load()).await;
         let loaded = loaded.map_err(|error| {
-            let detail = format!("no certificates: {error}");
-            Failure::new(Stage::Tls, Cause::Configuration, detail)
+            let detail = format!("the certificates that TLS needs were not read: {error}");
+            Failure::new(Stage::Certificates, Cause::Configuration, detail)
         })?;
         Ok(filters.with_tls(loaded?))
     }

@@ -174,7 +174,8 @@ pub(crate) const ALL: &[Signature] = &[
     signature(
         22,
         "a_responder_that_is_silent",
-        "a certificate that names a responder of OCSP in a black hole",
+        "a certificate that names a responder of OCSP in a black hole; one that was revoked; one whose \
+         responder is not there",
         a_responder_that_is_silent,
     )
     .in_a_network(),
@@ -628,29 +629,38 @@ fn a_responder_that_is_silent(fixture: &Fixture) -> Result<Row, Failure> {
     let report = doctor(&[&uri])?;
     let said = report.first("revocationSlow")?;
     copied(&said, "tlsDisableOCSPEndpointCheck=true")?;
-    a_certificate_that_was_revoked(fixture)?;
-    Ok(Row::of(&report, said).naming(&server.address(), "a.example:27017"))
+    let row = Row::of(&report, said).naming(&server.address(), "a.example:27017");
+    let [revoked, unknown] = a_certificate_that_was_revoked(fixture)?;
+    Ok(row.with(revoked).with(unknown))
 }
 
-/// One that was not is reported beside it.
-fn a_certificate_that_was_revoked(fixture: &Fixture) -> Result<(), Failure> {
+/// One that was not is reported beside it, and so is a responder that is not there.
+fn a_certificate_that_was_revoked(fixture: &Fixture) -> Result<[Row; 2], Failure> {
     let authority = RevokingAuthority::new(Keys::Ecdsa)?;
     let responder = Responder::start(&authority, Signer::Delegate)?;
-    let look = |is_revoked| -> Result<_, Failure> {
+    let look = |is_revoked, responder| -> Result<_, Failure> {
         let kind = Kind { is_revoked, is_silent: true, ..Kind::default() };
-        let server = fixture.server(authority.server(kind, responder.address())?)?;
+        let server = fixture.server(authority.server(kind, responder)?)?;
         let trusted = authority.file().replace('/', "%2F");
         let uri = format!("mongodb://{}/?tls=true&tlsCAFile={trusted}", server.address());
-        doctor(&[&uri])
+        Ok((server.address(), doctor(&[&uri])?))
     };
-    let valid = look(false)?;
+    let (_, valid) = look(false, responder.address())?;
     let seen = &valid.json["evidence"]["servers"][0]["certificate"]["responder"];
     // The client that the doctor looks through may have asked before it.
     if !seen["failure"].is_null() || !(seen["status"].is_null() || seen["status"] == "good") {
         return Err(format!("the responder is said to be {seen}").into());
     }
-    let revoked = look(true)?;
-    says(&revoked.first("certificatesRefused")?, &["revoked at 2025-01-01", "keyCompromise"])
+    let (address, revoked) = look(true, responder.address())?;
+    let said = revoked.first("certificateRevoked")?;
+    says(&said, &["revoked at 2025-01-01", "keyCompromise"])?;
+    let revoked = Row::of(&revoked, said).naming(&address, "a.example:27017");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let (address, unknown) = look(false, closed)?;
+    let said = unknown.first("revocationUnknown")?;
+    says(&said, &["does not say whether it was revoked", "refused"])?;
+    let unknown = Row::of(&unknown, said).naming(&address, "a.example:27017");
+    Ok([revoked, unknown.naming(&closed, "127.0.0.1:8888")])
 }
 
 /// The number of further connections after which a monitor's was cut often enough for a verdict:

@@ -115,6 +115,10 @@ impl AuthError {
             | Self::WrongAnswer
             | Self::OnceMore(_) => Cause::Configuration,
         };
-        Failure::new(Stage::Authenticate, cause, self.to_string())
+        let stage = match self {
+            Self::TokenLength | Self::EmptyToken | Self::WrongAnswer => Stage::Credentials,
+            _ => Stage::Authenticate,
+        };
+        Failure::new(stage, cause, self.to_string())
     }
 }

@@ -258,9 +258,14 @@ impl GssapiError {
         Self { problem, detail: detail.into() }
     }
 
-    /// Returns it as the failure of a login.
+    /// Returns it as the failure of a login: of the server's if it does not prove what it is, or
+    /// else of what the client has asked Kerberos for.
     pub fn to_failure(&self) -> Failure {
         let cause = Cause::GssapiFailed { problem: self.problem };
-        Failure::new(Stage::Authenticate, cause, self.detail.as_str())
+        let stage = match self.problem {
+            GssapiProblem::ServerUnproven => Stage::Authenticate,
+            _ => Stage::Credentials,
+        };
+        Failure::new(stage, cause, self.detail.as_str())
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::verdict::Verdict;
-use crate::config::{MIN_HEARTBEAT_FREQUENCY, ServerAddress};
+use crate::config::{AuthMechanism, MIN_HEARTBEAT_FREQUENCY, ServerAddress};
 use crate::description::Removal;
+use crate::failure::Stage;
 
 /// The thing to do about a cause.
 ///
@@ -66,9 +67,7 @@ impl Verdict {
         match self {
             Self::InvalidOptions { .. } => CORRECT_OPTIONS.into(),
             Self::IncompatibleWireVersion { .. } => UPGRADE.into(),
-            Self::MaxStalenessTooSmall { least, .. } => {
-                set_option("raise the limit", "maxStalenessSeconds", least.as_secs())
-            }
+            Self::MaxStalenessTooSmall { least, .. } => raise_limit(*least),
             Self::Closed => CREATE_ANOTHER.into(),
             Self::Forked(_) => CREATE_AFTER_FORK.into(),
             Self::ProcessPaused { .. } => KEEP_RUNNING.into(),
@@ -83,11 +82,8 @@ impl Verdict {
             Self::NotCheckedYet | Self::NoAnswerYet { .. } => WAIT_LONGER.into(),
             Self::Unreachable => CHECK_ROUTES.into(),
             Self::NoAnswer => CHECK_NETWORK.into(),
-            Self::ServersSilent { atlas: true, .. } | Self::AccessRefused { atlas: true } => {
-                CHECK_ATLAS.into()
-            }
-            Self::ServersSilent { .. } => CHECK_FIREWALLS.into(),
-            Self::AccessRefused { .. } => CHECK_ACCESS.into(),
+            Self::ServersSilent { atlas, .. } => of_atlas_or(*atlas, CHECK_FIREWALLS),
+            Self::AccessRefused { atlas } => of_atlas_or(*atlas, CHECK_ACCESS),
             Self::ProxyFailed => CHECK_PROXY.into(),
             Self::ConnectionsClosed => CHECK_LOGS.into(),
             Self::ConnectionLimit { .. } => OPEN_FEWER.into(),
@@ -99,9 +95,13 @@ impl Verdict {
             Self::TlsNotExpected { .. } => ASK_FOR_NO_TLS.to_advice(),
             Self::CertificatesRefused => CHECK_CERTIFICATES.into(),
             Self::CertificateUnsupported { unsupported, .. } => unsupported.remedy().into(),
+            Self::CertificateRevoked { .. } => REPLACE.into(),
+            Self::StapleInvalid { .. } => STAPLE.into(),
+            Self::CertificatesUnavailable { .. } => CHECK_OWN_CERTIFICATES.into(),
             Self::CertificateExpiresSoon { .. } => RENEW.into(),
-            Self::RevocationSlow { .. } => OPEN_RESPONDER.into(),
-            Self::LoginRefused { .. } => CHECK_LOGIN.into(),
+            Self::RevocationSlow { .. } | Self::RevocationUnknown { .. } => OPEN_RESPONDER.into(),
+            Self::LoginRefused { mechanism, .. } => check_login(mechanism.as_deref()).into(),
+            Self::MechanismUnavailable { .. } => CHOOSE_MECHANISM.into(),
             Self::GssapiFailed { problem, .. } => problem.remedy().into(),
             Self::CredentialsUnavailable { .. } => CHECK_CREDENTIALS.into(),
             Self::NotInitiated => INITIATE.to_advice(),
@@ -125,7 +125,9 @@ impl Verdict {
             Self::ClocksDiffer { .. } => SYNCHRONISE.into(),
             Self::Overloaded { .. } => SEND_LESS.into(),
             Self::OperationFailed { .. } => SEE_OPERATIONS.to_advice(),
-            Self::EstablishmentSlow { max_connecting, .. } => connect_more(*max_connecting),
+            Self::EstablishmentSlow { stage, max_connecting, .. } => {
+                hasten(*stage, *max_connecting)
+            }
             Self::OplogSmall { mebibytes, .. } => enlarge_oplog(*mebibytes),
             Self::NotPermitted { .. } => GRANT.into(),
             Self::NoServerAvailable => READ_EACH.into(),
@@ -206,10 +208,24 @@ const POLL: WithLine = WithLine {
     line: "serverMonitoringMode=poll",
 };
 const CHECK_CERTIFICATES: &str = "check tlsCAFile and the certificates";
+const REPLACE: &str = "give the server a certificate that was not revoked, with a key of its own: \
+    that of the revoked one may be known to others";
+const STAPLE: &str = "let the server reach the responder that its certificate names \
+    (ocspEnabled), so that it staples its answer, or issue the certificate without tlsfeature";
+const CHECK_OWN_CERTIFICATES: &str = "check the files that the TLS options name, the system's \
+    store, or the application's provider of certificates";
 const RENEW: &str = "renew the certificate";
-const OPEN_RESPONDER: &str =
-    "let this machine reach the responder, or have the servers staple its answers";
+const OPEN_RESPONDER: &str = "let this machine reach a responder that answers, or have the servers \
+    staple its answers";
 const CHECK_LOGIN: &str = "check the password, authSource and authMechanism";
+const CHECK_SUBJECT: &str = "name a certificate of the client that the server trusts \
+    (tlsCertificateKeyFile), and let its subject be a user of $external";
+const CHECK_PRINCIPAL: &str = "let the principal be a user of $external, as the server writes it";
+const CHECK_ROLE: &str = "let the ARN of the role or of the user be a user of $external";
+const CHECK_CLAIMS: &str = "check that the server has the issuer, the audience and the claims of \
+    the token in its oidcIdentityProviders";
+const CHOOSE_MECHANISM: &str = "set another authMechanism, or let the server offer this one \
+    (its parameter authenticationMechanisms)";
 const CHECK_CREDENTIALS: &str = "check the source of the credentials, and whether it can be \
     reached from this machine";
 const INITIATE: WithLine =
@@ -264,13 +280,40 @@ fn ask_more_often(after: Duration) -> Advice {
     Advice::with_line(format!("{text}, or stay below it ({line})").into(), line)
 }
 
+/// Returns what the server may object to, by what it was shown.
+fn check_login(mechanism: Option<&str>) -> &'static str {
+    match mechanism.and_then(AuthMechanism::from_name) {
+        Some(AuthMechanism::X509) => CHECK_SUBJECT,
+        Some(AuthMechanism::Gssapi) => CHECK_PRINCIPAL,
+        Some(AuthMechanism::Aws) => CHECK_ROLE,
+        Some(AuthMechanism::Oidc) => CHECK_CLAIMS,
+        _ => CHECK_LOGIN,
+    }
+}
+
 fn check_removed(removal: Option<&Removal>) -> Advice {
     removal.map_or(CHECK_SEEDS, |it| it.removal_reason.remedy()).into()
 }
 
-fn connect_more(max_connecting: u32) -> Advice {
-    let twice = u64::from(max_connecting.saturating_mul(2));
-    set_option(PREPARE_CONNECTIONS, "maxConnecting", twice)
+fn raise_limit(least: Duration) -> Advice {
+    set_option("raise the limit", "maxStalenessSeconds", least.as_secs())
+}
+
+fn of_atlas_or(atlas: bool, other: &'static str) -> Advice {
+    if atlas { CHECK_ATLAS.into() } else { other.into() }
+}
+
+/// More connections at a time do not mend what waits for others than the server.
+fn hasten(stage: Option<Stage>, max_connecting: u32) -> Advice {
+    match stage {
+        Some(Stage::Certificates) => CHECK_OWN_CERTIFICATES.into(),
+        Some(Stage::Revocation) => OPEN_RESPONDER.into(),
+        Some(Stage::Credentials) => CHECK_CREDENTIALS.into(),
+        _ => {
+            let twice = u64::from(max_connecting.saturating_mul(2));
+            set_option(PREPARE_CONNECTIONS, "maxConnecting", twice)
+        }
+    }
 }
 
 fn enlarge_oplog(mebibytes: u64) -> Advice {

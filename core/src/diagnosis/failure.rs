@@ -21,6 +21,17 @@ pub(super) fn of_connecting(server: &ServerAddress, failure: &Failure) -> Option
             let (server, unsupported) = (server.clone(), *unsupported);
             Some(Verdict::CertificateUnsupported { server, unsupported })
         }
+        Cause::CertificateRevoked => {
+            let (server, reason) = (server.clone(), failure.detail.to_string());
+            Some(Verdict::CertificateRevoked { server, reason })
+        }
+        Cause::InvalidStaple => {
+            let (server, reason) = (server.clone(), failure.detail.to_string());
+            Some(Verdict::StapleInvalid { server, reason })
+        }
+        _ if failure.stage == Stage::Certificates => {
+            Some(Verdict::CertificatesUnavailable { reason: failure.detail.to_string() })
+        }
         _ if is_about_certificate(&failure.cause) => Some(Verdict::CertificatesRefused),
         _ if is_without_access(&failure.cause) => Some(Verdict::AccessRefused { atlas }),
         Cause::OtherProtocol { protocol } if &**protocol == TLS => {
@@ -109,7 +120,7 @@ pub(super) const fn leads_nowhere(failure: &Failure) -> bool {
             | Cause::OtherProtocol { .. }
             | Cause::NotTls
     );
-    leads_nowhere && !matches!(failure.stage, Stage::Proxy)
+    leads_nowhere && !matches!(failure.stage, Stage::Proxy) && !failure.stage.is_elsewhere()
 }
 
 pub(super) const fn is_without_address(cause: &Cause) -> bool {

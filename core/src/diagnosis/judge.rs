@@ -5,13 +5,14 @@ use std::time::Duration;
 use super::error::{Check, Trouble};
 use super::failure::{
     TLS, is_about_certificate, is_answer_due, is_closed_at_hello, is_of_atlas, is_without_access,
-    is_without_address, is_without_socket, is_without_tls, leads_nowhere,
+    is_without_address, is_without_socket, is_without_tls, leads_nowhere, of_connecting,
 };
 use super::verdict::Verdict;
 use crate::config::{ReadMode, ServerAddress};
 use crate::description::{Removal, RemovalReason, ServerDescription, ServerType, TopologyType};
 use crate::failure::{Cause, Stage};
 use crate::selection::{Criteria, Explanation, Reason, Snapshot, is_replica_set};
+use crate::text::seconds;
 
 /// The time that a check must have been in progress for its server to count as one that does not
 /// answer.
@@ -156,7 +157,9 @@ impl Circumstances<'_> {
         let all = |holds: fn(&Trouble) -> bool| self.troubles.iter().all(holds);
         if all(|trouble| trouble.failure.stage == Stage::Proxy) {
             Verdict::ProxyFailed
-        } else if all(|trouble| trouble.failure.cause == Cause::Timeout) {
+        } else if all(|trouble| trouble.failure.stage == Stage::Certificates) {
+            self.of_own_certificates()
+        } else if all(is_silence_of_server) {
             self.of_timeouts()
         } else if any_open {
             Verdict::NoServerAvailable
@@ -190,19 +193,18 @@ impl Circumstances<'_> {
         }
     }
 
-    /// No certificate is acceptable; one that no client here could use is named first.
+    /// The client itself has not what TLS needs.
+    fn of_own_certificates(self) -> Verdict {
+        let first = self.troubles.first().map(|trouble| trouble.failure.detail.to_string());
+        Verdict::CertificatesUnavailable { reason: first.unwrap_or_default() }
+    }
+
+    /// No certificate is acceptable; one of which more can be said is named.
     fn of_certificates(self) -> Verdict {
-        let unsupported = self.troubles.iter().find_map(|trouble| match trouble.failure.cause {
-            Cause::CertificateUnsupported { unsupported } => Some((trouble, unsupported)),
-            _ => None,
-        });
-        match unsupported {
-            Some((trouble, unsupported)) => {
-                let server = trouble.address.clone();
-                Verdict::CertificateUnsupported { server, unsupported }
-            }
-            None => Verdict::CertificatesRefused,
-        }
+        let verdicts =
+            self.troubles.iter().filter_map(|it| of_connecting(&it.address, &it.failure));
+        let mut special = verdicts.filter(|verdict| *verdict != Verdict::CertificatesRefused);
+        special.next().unwrap_or(Verdict::CertificatesRefused)
     }
 
     /// Checks have ended, and nothing came in time; others may be in progress.
@@ -246,6 +248,10 @@ impl Circumstances<'_> {
             return self.silent(oldest.stage, oldest.lasts);
         }
         let same = self.checks.iter().all(|check| check.stage == oldest.stage);
+        if same && oldest.stage == Stage::Certificates && oldest.lasts >= TIMEOUT {
+            let reason = format!("they are being read for {}", seconds(oldest.lasts));
+            return Verdict::CertificatesUnavailable { reason };
+        }
         Verdict::NoAnswerYet { stage: same.then_some(oldest.stage), lasts: oldest.lasts }
     }
 
@@ -295,6 +301,11 @@ fn of_reasons(explanation: &Explanation) -> Option<Verdict> {
     } else {
         stale.min().map(|by| Verdict::TooStale { by })
     }
+}
+
+/// Returns whether nothing came in time from the server, or on the way to it.
+fn is_silence_of_server(trouble: &Trouble) -> bool {
+    trouble.failure.cause == Cause::Timeout && !trouble.failure.stage.is_elsewhere()
 }
 
 /// Returns whether the address may lead to no server, or to another one; a server that has answered

@@ -5,12 +5,18 @@ use std::time::Duration;
 use super::failure::of_connecting;
 use super::verdict::Verdict;
 use crate::config::{AuthMechanism, Credential, ServerAddress};
-use crate::failure::{Cause, Failure, Stage};
+use crate::failure::{Cause, Failure, GssapiProblem, Stage};
 use crate::operation::{CommandError, OperationError, SYSTEM_OVERLOADED, StateChange};
 
 /// The number of writes in a row that a primary has to refuse to contradict itself: one or two may
 /// come between its step-down and its word of that.
 pub(crate) const MANY_REFUSALS: u32 = 3;
+
+/// The numbers of the errors by which servers before 5.0, and since, refuse a mechanism that they
+/// do not offer. The words, of 4.2 and since, distinguish that from a user without credentials of
+/// the mechanism.
+const UNAVAILABLE: [i32; 2] = [2, 334];
+const NOT_OFFERED: [&str; 2] = ["Unsupported mechanism", "not enabled"];
 
 /// The time after a pause of the process in which failures say nothing of servers.
 const AFTERMATH: Duration = Duration::from_secs(1);
@@ -69,8 +75,10 @@ impl ServerEvidence {
                 Some(refused_login(server, credential, error))
             }
             OperationError::Reply { error, .. } => self.of_reply(server, error),
-            OperationError::Stream(failure) if is_without_credentials(credential, failure) => {
-                Some(Verdict::CredentialsUnavailable { reason: failure.detail.to_string() })
+            OperationError::Stream(failure)
+                if failure.stage == Stage::Credentials && failure.cause != Cause::Canceled =>
+            {
+                Some(without_credentials(server, credential, failure))
             }
             OperationError::Stream(Failure {
                 cause: Cause::GssapiFailed { problem },
@@ -114,22 +122,26 @@ impl ServerEvidence {
     }
 }
 
-/// Returns whether what a login needs could not be had, as opposed to a connection that failed
-/// meanwhile; the latter is closed, or is no concern of mechanisms that ask no third party.
-fn is_without_credentials(credential: Option<&Credential>, failure: &Failure) -> bool {
+/// Returns the verdict where others than the server have not given what a login needs. A library of
+/// Kerberos that gives no answer waits for a server of the realm.
+fn without_credentials(
+    server: &ServerAddress,
+    credential: Option<&Credential>,
+    failure: &Failure,
+) -> Verdict {
+    let reason = failure.detail.to_string();
     let mechanism = credential.and_then(|credential| credential.mechanism);
-    let asks = matches!(mechanism, Some(AuthMechanism::Aws | AuthMechanism::Oidc));
-    let is_elsewhere = matches!(
-        failure.cause,
-        Cause::Configuration
-            | Cause::NotResolved
-            | Cause::LookupFailed
-            | Cause::Refused
-            | Cause::Unreachable
-            | Cause::Timeout
-            | Cause::Io
-    );
-    asks && is_elsewhere && failure.stage == Stage::Authenticate
+    let problem = match failure.cause {
+        Cause::GssapiFailed { problem } => Some(problem),
+        Cause::Timeout if mechanism == Some(AuthMechanism::Gssapi) => {
+            Some(GssapiProblem::RealmUnreachable)
+        }
+        _ => None,
+    };
+    match problem {
+        Some(problem) => Verdict::GssapiFailed { server: server.clone(), problem, reason },
+        None => Verdict::CredentialsUnavailable { reason },
+    }
 }
 
 fn refused_login(
@@ -138,11 +150,17 @@ fn refused_login(
     error: &CommandError,
 ) -> Verdict {
     let mechanism = credential.and_then(|credential| credential.mechanism);
+    let (mechanism, reason) = (mechanism.map(|it| it.name().to_owned()), error.to_string());
+    if UNAVAILABLE.contains(&error.code.unwrap_or_default())
+        && NOT_OFFERED.iter().any(|words| error.message.contains(words))
+    {
+        return Verdict::MechanismUnavailable { server: server.clone(), mechanism, reason };
+    }
     Verdict::LoginRefused {
         server: Some(server.clone()),
         user: credential.and_then(|credential| credential.username.clone()),
         auth_source: credential.map(|credential| credential.source.clone()),
-        mechanism: mechanism.map(|mechanism| mechanism.name().to_owned()),
-        reason: error.to_string(),
+        mechanism,
+        reason,
     }
 }

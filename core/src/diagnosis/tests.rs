@@ -88,11 +88,19 @@ fn of_connections() -> Vec<Verdict> {
             server: a(),
             unsupported: UnsupportedCertificate::Version,
         },
+        Verdict::CertificateRevoked { server: a(), reason: "revoked yesterday".to_owned() },
+        Verdict::StapleInvalid { server: a(), reason: "there is no staple".to_owned() },
+        Verdict::CertificatesUnavailable { reason: "client.pem is not there".to_owned() },
         Verdict::CertificateExpiresSoon { server: a(), left: SOME * 100_000 },
         Verdict::RevocationSlow {
             server: a(),
             responder: "http://192.0.2.1/".to_owned(),
             waited: SOME,
+        },
+        Verdict::RevocationUnknown {
+            server: a(),
+            responder: "http://192.0.2.1/".to_owned(),
+            reason: "it answers with status 500".to_owned(),
         },
         Verdict::LoginRefused {
             server: Some(a()),
@@ -100,6 +108,11 @@ fn of_connections() -> Vec<Verdict> {
             auth_source: Some("admin".to_owned()),
             mechanism: Some("SCRAM-SHA-256".to_owned()),
             reason: "Authentication failed.".to_owned(),
+        },
+        Verdict::MechanismUnavailable {
+            server: a(),
+            mechanism: Some("PLAIN".to_owned()),
+            reason: "Received authentication for mechanism PLAIN which is not enabled".to_owned(),
         },
         Verdict::GssapiFailed {
             server: a(),
@@ -351,8 +364,12 @@ fn an_operation_that_fails_is_told_what_the_server_is_known_for() {
     assert_eq!(name(&paused(1000), &stream(Stage::Operate, Cause::Closed)), Some("processPaused"));
     assert_eq!(name(&paused(1001), &stream(Stage::Operate, Cause::Closed)), None);
     assert_eq!(name(&paused(0), &reply(Stage::Operate, 11000, &[])), None);
+    let own = stream(Stage::Certificates, Cause::Timeout);
+    assert_eq!(name(&nothing, &own), Some("certificatesUnavailable"));
     for (cause, verdict) in [
         (Cause::CertificateExpired, "certificatesRefused"),
+        (Cause::CertificateRevoked, "certificateRevoked"),
+        (Cause::InvalidStaple, "stapleInvalid"),
         (
             Cause::CertificateUnsupported { unsupported: UnsupportedCertificate::Version },
             "certificateUnsupported",
@@ -376,10 +393,87 @@ fn a_login_is_told_who_it_was_and_where_and_never_the_password() {
     assert!(text.contains("(user \"app\", authSource users, SCRAM-SHA-256): m"), "{text}");
     assert!(!text.contains("secret") && !format!("{verdict:?}").contains("secret"));
     let options = Options::parse("mongodb://a/?authMechanism=MONGODB-AWS").unwrap();
-    let nobody = stream(Stage::Authenticate, Cause::Timeout);
-    let judge = |credential| ServerEvidence::default().judge(&a(), credential, &nobody);
-    assert_eq!(judge(options.credential()).unwrap().name(), "credentialsUnavailable");
-    assert_eq!(judge(None), None);
+    let judge = |stage, options: &Options| {
+        let silence = stream(stage, Cause::Timeout);
+        let verdict = ServerEvidence::default().judge(&a(), options.credential(), &silence);
+        verdict.map(|verdict| verdict.sentence())
+    };
+    let elsewhere = judge(Stage::Credentials, &options).unwrap();
+    assert!(elsewhere.contains("check the source of the credentials"), "{elsewhere}");
+    assert_eq!(judge(Stage::Authenticate, &options), None, "that is the server's silence");
+    // A library of Kerberos that gives no answer waits for one.
+    let kerberos = Options::parse("mongodb://ann%40HERE@a/?authMechanism=GSSAPI").unwrap();
+    let elsewhere = judge(Stage::Credentials, &kerberos).unwrap();
+    assert!(elsewhere.contains("names a server of that realm"), "{elsewhere}");
+}
+
+/// More connections at a time would not mend what waits for others than the server.
+#[test]
+fn the_advice_about_slow_connections_is_about_what_they_wait_for() {
+    let advice = |stage| {
+        let (server, in_use, max_pool_size) = (a(), 0, 100);
+        let slow = Verdict::EstablishmentSlow {
+            server,
+            takes: SOME,
+            stage: Some(stage),
+            max_connecting: 2,
+            in_use,
+            max_pool_size,
+        };
+        slow.advice().to_string()
+    };
+    for (stage, wanted) in [
+        (Stage::Tls, "maxConnecting=4"),
+        (Stage::Certificates, "provider of certificates"),
+        (Stage::Revocation, "reach a responder"),
+        (Stage::Credentials, "source of the credentials"),
+    ] {
+        assert!(advice(stage).contains(wanted), "{}", advice(stage));
+    }
+}
+
+#[test]
+fn the_advice_about_a_refused_login_is_about_what_the_server_was_shown() {
+    let uris = [
+        ("ann:p@a/?authMechanism=SCRAM-SHA-1", "check the password, authSource"),
+        ("ann:p@a/?authMechanism=PLAIN&authSource=$external", "check the password, authSource"),
+        ("a/?authMechanism=MONGODB-X509&tls=true", "tlsCertificateKeyFile"),
+        ("ann%40HERE@a/?authMechanism=GSSAPI", "let the principal be a user of $external"),
+        ("a/?authMechanism=MONGODB-AWS", "ARN"),
+        ("a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", "audience"),
+    ];
+    for (uri, wanted) in uris {
+        let options = Options::parse(&format!("mongodb://{uri}")).unwrap();
+        let refused = reply(Stage::Authenticate, 18, &[]);
+        let verdict = ServerEvidence::default().judge(&a(), options.credential(), &refused);
+        let advice = verdict.unwrap().advice().to_string();
+        assert!(advice.contains(wanted), "{uri}: {advice}");
+    }
+}
+
+/// Servers give the same number where a user has no credentials of the mechanism.
+#[test]
+fn a_mechanism_that_the_server_does_not_offer_is_named() {
+    let options = Options::parse("mongodb://ann:p@a/?authMechanism=SCRAM-SHA-1").unwrap();
+    let judge = |code, message: &str| {
+        let OperationError::Reply { stage, error } = reply(Stage::Authenticate, code, &[]) else {
+            unreachable!("it is a reply")
+        };
+        let error = CommandError { message: message.to_owned(), ..error };
+        let refused = OperationError::Reply { stage, error };
+        ServerEvidence::default().judge(&a(), options.credential(), &refused).unwrap()
+    };
+    let other = "Received authentication for mechanism SCRAM-SHA-1 which is unknown or not enabled";
+    let early = "Unsupported mechanism 'SCRAM-SHA-1' on authentication database 'admin'";
+    for (code, message) in [(2, early), (2, other), (334, other)] {
+        let unavailable = judge(code, message);
+        assert_eq!(unavailable.name(), "mechanismUnavailable");
+        assert!(unavailable.sentence().contains("set another authMechanism"), "{unavailable}");
+    }
+    let of_user = "Unable to use SCRAM-SHA-1 based authentication for user without any SCRAM-SHA-1 \
+                   credentials registered";
+    assert_eq!(judge(334, of_user).name(), "loginRefused");
+    assert_eq!(judge(18, other).name(), "loginRefused");
 }
 
 #[test]

@@ -302,6 +302,30 @@ pub enum Verdict {
         /// The kind.
         unsupported: UnsupportedCertificate,
     },
+    /// The certificate of a server, or that of an issuer, was revoked.
+    #[error("{server}: {reason}")]
+    CertificateRevoked {
+        /// The server.
+        server: ServerAddress,
+        /// The source that says so, and since when.
+        reason: String,
+    },
+    /// The certificate of a server demands a staple of OCSP, which the server does not send, or the
+    /// staple is not valid.
+    #[error("{server}: {reason}")]
+    StapleInvalid {
+        /// The server.
+        server: ServerAddress,
+        /// The fault of the staple, or that there is none.
+        reason: String,
+    },
+    /// The certificates that TLS needs cannot be read: from files, from the system's store, or from
+    /// a provider.
+    #[error("the certificates that TLS needs are not there: {reason}")]
+    CertificatesUnavailable {
+        /// The file or the provider, and what is wrong with it.
+        reason: String,
+    },
     /// The certificate of a server is about to expire.
     #[error("the certificate of {server} expires in {} days", left.as_secs() / 86_400)]
     CertificateExpiresSoon {
@@ -326,6 +350,19 @@ pub enum Verdict {
         #[serde(rename = "waitedMS", serialize_with = "millis")]
         waited: Duration,
     },
+    /// The OCSP responder does not say whether the certificate of a server was revoked.
+    #[error(
+        "{responder}, which the certificate of {server} names for revocations, does not say \
+         whether it was revoked, so that drivers connect without knowing: {reason}"
+    )]
+    RevocationUnknown {
+        /// The server.
+        server: ServerAddress,
+        /// The address of the OCSP responder.
+        responder: String,
+        /// The error of reaching it, or what is wrong with its answer.
+        reason: String,
+    },
 
     /// The server refuses the login of the application.
     #[error(
@@ -340,6 +377,19 @@ pub enum Verdict {
         user: Option<String>,
         /// The database of the user.
         auth_source: Option<String>,
+        /// The mechanism.
+        mechanism: Option<String>,
+        /// The words of the server.
+        reason: String,
+    },
+    /// The server does not offer the mechanism of authentication that it was asked for.
+    #[error(
+        "{server} does not offer {}: {reason}",
+        mechanism.as_deref().unwrap_or("the mechanism of the login")
+    )]
+    MechanismUnavailable {
+        /// The server.
+        server: ServerAddress,
         /// The mechanism.
         mechanism: Option<String>,
         /// The words of the server.
@@ -675,9 +725,14 @@ impl Verdict {
             Self::AccessRefused { .. } => "accessRefused",
             Self::CertificatesRefused => "certificatesRefused",
             Self::CertificateUnsupported { .. } => "certificateUnsupported",
+            Self::CertificateRevoked { .. } => "certificateRevoked",
+            Self::StapleInvalid { .. } => "stapleInvalid",
+            Self::CertificatesUnavailable { .. } => "certificatesUnavailable",
             Self::CertificateExpiresSoon { .. } => "certificateExpiresSoon",
             Self::RevocationSlow { .. } => "revocationSlow",
+            Self::RevocationUnknown { .. } => "revocationUnknown",
             Self::LoginRefused { .. } => "loginRefused",
+            Self::MechanismUnavailable { .. } => "mechanismUnavailable",
             Self::GssapiFailed { .. } => "gssapiFailed",
             Self::CredentialsUnavailable { .. } => "credentialsUnavailable",
             Self::NotInitiated => "notInitiated",
@@ -771,10 +826,13 @@ fn unanswered(silent: &[String]) -> String {
 const fn first_message(stage: Stage) -> &'static str {
     match stage {
         Stage::Tls => "the TLS handshake",
-        Stage::Resolve
+        Stage::Certificates
+        | Stage::Resolve
         | Stage::Connect
         | Stage::Proxy
+        | Stage::Revocation
         | Stage::Hello
+        | Stage::Credentials
         | Stage::Authenticate
         | Stage::Operate => "hello",
     }

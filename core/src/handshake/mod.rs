@@ -31,6 +31,9 @@ use command::Speculation;
 use connection_description::OpeningReply;
 use exchange::Exchange;
 
+/// The fault of a server that speaks out of turn.
+const UNASKED: &str = "a message that nothing asked for";
+
 /// The inputs of a handshake besides the options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -248,8 +251,17 @@ impl Handshake {
         Ok(progress)
     }
 
-    /// Returns how far the conversation has come: [`Stage::Hello`] or [`Stage::Authenticate`].
+    /// Returns how far the conversation has come: [`Stage::Hello`], [`Stage::Credentials`] while an
+    /// answer is needed of others than the server, or [`Stage::Authenticate`].
     pub const fn stage(&self) -> Stage {
+        match (&self.state, &self.connection_description) {
+            (HandshakeState::Asking(_), Some(_)) => Stage::Credentials,
+            _ => self.stage_of_server(),
+        }
+    }
+
+    /// Returns how far it has come with the server, whomever else it asks.
+    const fn stage_of_server(&self) -> Stage {
         match self.connection_description {
             None => Stage::Hello,
             Some(_) => Stage::Authenticate,
@@ -309,8 +321,8 @@ impl Handshake {
     /// Reads all that has come.
     fn read(&mut self, out: &mut Vec<u8>) -> Result<HandshakeProgress, OperationError> {
         loop {
-            let stage = self.stage();
-            let reply = self.exchange.next_reply().map_err(|error| malformed(stage, &error))?;
+            let reply = self.exchange.next_reply();
+            let reply = reply.map_err(|error| malformed(self.stage_of_server(), &error))?;
             let Some(reply) = reply else { return Ok(HandshakeProgress::Reading) };
             self.advance_cluster_time(&reply);
             let progress = match std::mem::replace(&mut self.state, HandshakeState::Over) {
@@ -321,14 +333,14 @@ impl Handshake {
                     self.receive_reply(&reply, conversation, out)?
                 }
                 HandshakeState::Asking(_) | HandshakeState::Deriving(_) | HandshakeState::Over => {
-                    return Err(malformed(stage, &"a message that nothing asked for"));
+                    return Err(malformed(self.stage_of_server(), &UNASKED));
                 }
             };
             // Nothing would read what came behind the last reply, or in front of the answer.
             match progress {
                 HandshakeProgress::Reading => {}
                 _ if !self.exchange.is_empty() => {
-                    return Err(malformed(self.stage(), &"a message that nothing asked for"));
+                    return Err(malformed(self.stage_of_server(), &UNASKED));
                 }
                 progress => return Ok(progress),
             }

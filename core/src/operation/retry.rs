@@ -135,20 +135,22 @@ impl Fault<'_> {
 }
 
 /// Returns whether a failure is one of the network: not of what was configured, of what the peer
-/// says, nor of the client's own will.
+/// says, of others than the server, nor of the client's own will.
 const fn is_of_network(failure: &Failure) -> bool {
-    matches!(
-        failure.cause,
-        Cause::NotResolved
-            | Cause::LookupFailed
-            | Cause::Refused
-            | Cause::Unreachable
-            | Cause::Timeout
-            | Cause::Closed
-            | Cause::Io
-            | Cause::Interrupted
-            | Cause::ProxyRefused { .. }
-    )
+    let is_of_server = !failure.stage.is_elsewhere();
+    is_of_server
+        && matches!(
+            failure.cause,
+            Cause::NotResolved
+                | Cause::LookupFailed
+                | Cause::Refused
+                | Cause::Unreachable
+                | Cause::Timeout
+                | Cause::Closed
+                | Cause::Io
+                | Cause::Interrupted
+                | Cause::ProxyRefused { .. }
+        )
 }
 
 /// "Determining Retryable Write Errors", for servers before 4.4; also what `hello` and steps of

@@ -1,6 +1,7 @@
 //! The connections that are being established.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::Stages;
 use super::queue::{Ticket, Waiter};
@@ -48,10 +49,18 @@ impl Pending {
         self.reached.last().map_or(Stage::Connect, |(stage, _)| *stage)
     }
 
-    /// Returns how long each stage has taken until now.
+    /// Returns how long each stage has taken until now, in the order in which they were reached
+    /// first: a login may come to one of them several times.
     pub(super) fn stages(&self, now: Instant) -> Stages {
         let ends = self.reached.iter().skip(1).map(|(_, began)| *began).chain([now]);
-        self.reached.iter().zip(ends).map(|((stage, began), end)| (*stage, end - *began)).collect()
+        let mut stages: Vec<(Stage, Duration)> = Vec::with_capacity(self.reached.len());
+        for ((stage, began), end) in self.reached.iter().zip(ends) {
+            match stages.iter_mut().find(|(known, _)| known == stage) {
+                Some((_, took)) => *took += end - *began,
+                None => stages.push((*stage, end - *began)),
+            }
+        }
+        stages.into()
     }
 }
 
@@ -103,10 +112,14 @@ impl PendingSet {
         self.fresh += 1;
     }
 
-    /// Notes that a stage begins; those that come out of order are ignored.
+    /// Notes that a stage begins; those that come out of order are ignored, but in a login, which
+    /// may ask for credentials at each of its steps.
     pub(super) fn reached(&mut self, connection: ConnectionId, stage: Stage, now: Instant) {
+        let follows = |last: Stage| {
+            last < stage || last == Stage::Authenticate && stage == Stage::Credentials
+        };
         if let Some(pending) = self.connections.get_mut(&connection)
-            && pending.reached.last().is_none_or(|(last, _)| *last < stage)
+            && pending.reached.last().is_none_or(|(last, _)| follows(*last))
         {
             pending.reached.push((stage, now));
         }

@@ -273,7 +273,7 @@ fn closed(leader: &Topology, id: WaiterId, waiter: &Waiter, now: Instant) -> Act
 fn is_of_login(failure: &OperationFailure) -> bool {
     let says_more = matches!(&failure.error, OperationError::Reply { error, .. }
         if error.state_change().is_some());
-    failure.error.stage() == Stage::Authenticate && !says_more
+    matches!(failure.error.stage(), Stage::Credentials | Stage::Authenticate) && !says_more
 }
 
 /// Translates a command to a pool that began in this generation of the leader's.

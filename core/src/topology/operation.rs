@@ -44,6 +44,11 @@ impl Topology {
             OperationError::Stream(Failure { cause: Cause::Interrupted, .. }) => {}
             // The client itself has given up, for instance because its runtime ends.
             OperationError::Stream(Failure { cause: Cause::Canceled, .. }) => {}
+            // The server was not asked for anything yet.
+            OperationError::Stream(Failure {
+                stage: Stage::Certificates | Stage::Revocation,
+                ..
+            }) => {}
             // "A timeout may indicate a slow operation on the server"
             OperationError::Stream(Failure {
                 stage: Stage::Operate,

@@ -76,7 +76,7 @@ impl Redaction {
 /// Returns whether the detail of a failure is another's words, or may name files of the options.
 pub(super) fn is_redacted(failure: &Failure) -> bool {
     matches!(failure.cause, Cause::Command { .. } | Cause::Configuration)
-        || failure.stage == Stage::Authenticate
+        || matches!(failure.stage, Stage::Credentials | Stage::Authenticate)
 }
 
 /// Takes such details out of whatever was serialised.
@@ -86,10 +86,14 @@ pub(super) fn redact(value: &mut Value) {
             let is = |name: &str, expected: &str| {
                 object.get(name).and_then(Value::as_str) == Some(expected)
             };
-            if ["command", "configuration"].iter().any(|cause| is("cause", cause))
-                || is("stage", "authenticate")
-            {
+            let has_detail = ["command", "configuration"].iter().any(|cause| is("cause", cause))
+                || ["credentials", "authenticate"].iter().any(|stage| is("stage", stage));
+            let has_reason = is("verdict", "certificatesUnavailable");
+            if has_detail {
                 object.remove("detail");
+            }
+            if has_reason {
+                object.remove("reason");
             }
             object.values_mut().for_each(redact);
         }

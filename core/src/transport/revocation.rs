@@ -29,10 +29,7 @@ pub(super) struct Revocation {
 pub(super) enum Refusal {
     #[error("it was {0}")]
     Revoked(Status),
-    #[error(
-        "it demands a staple of OCSP (must-staple), and the server has sent none; let the server \
-         reach its responder, or issue the certificate without tlsfeature"
-    )]
+    #[error("it demands a staple of OCSP (must-staple), and the server has sent none")]
     NotStapled,
     #[error("the staple of OCSP that the server has sent for it is not valid: {0}")]
     InvalidStaple(InvalidResponse),

@@ -231,6 +231,20 @@ fn a_name_that_takes_long_to_look_up_is_told_once_and_in_errors() {
     assert_eq!(error(fixture.closed("a.2"), Criteria::write()).also, [], "it is quick again");
 }
 
+/// A provider of certificates that is slow comes before the lookup, and is none of it.
+#[test]
+fn the_time_of_a_lookup_begins_with_it() {
+    let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs");
+    let link = fixture.link("a.0");
+    fixture.input(Input::Reached { link, stage: Step::Certificates }).at(5_000);
+    let verdict = error(&mut fixture, Criteria::write()).verdict;
+    assert_eq!(verdict.name(), "certificatesUnavailable", "{verdict}");
+    assert!(verdict.to_string().contains("for 5.0 s"), "{verdict}");
+    fixture.input(Input::Reached { link, stage: Step::Resolve }).at(5_001);
+    fixture.input(Input::Reached { link, stage: Step::Connect });
+    assert_eq!(found(&mut fixture), []);
+}
+
 #[test]
 fn what_answers_in_another_protocol_is_named() {
     for (answer, expected) in [

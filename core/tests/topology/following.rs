@@ -218,10 +218,12 @@ fn a_login_that_is_refused_is_nobody_elses_affair() {
     pair.fail(0, refused(18));
     assert_eq!(pair.commands(), []);
     // Nor is one that fails on this side: a provider without a token, a time-out of one client.
-    for cause in [Cause::Configuration, Cause::Timeout, Cause::Io] {
-        let failure = Failure::new(Stage::Authenticate, cause, "no token");
-        pair.fail(0, OperationError::Stream(failure));
-        assert_eq!(pair.commands(), []);
+    for stage in [Stage::Credentials, Stage::Authenticate] {
+        for cause in [Cause::Configuration, Cause::Timeout, Cause::Io] {
+            let failure = Failure::new(stage, cause, "no token");
+            pair.fail(0, OperationError::Stream(failure));
+            assert_eq!(pair.commands(), []);
+        }
     }
     // That the server shuts down is.
     pair.fail(0, refused(91));

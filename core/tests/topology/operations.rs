@@ -39,6 +39,23 @@ fn code(code: i32) -> RawDocumentBuf {
     rawdoc! { "ok": 0, "code": code, "errmsg": "it is over" }
 }
 
+/// A provider of certificates that is slow, or a responder of OCSP, says nothing of the server; what
+/// a login needs counts, as any error of it does (SDAM, "MongoDB Handshake errors").
+#[test]
+fn the_server_is_not_blamed_for_what_was_asked_of_others_before_it() {
+    let mut fixture = replica_set();
+    fixture.pools();
+    for stage in [Step::Certificates, Step::Revocation] {
+        for cause in [Cause::Timeout, Cause::Configuration] {
+            fails(&mut fixture, "a", 0, stream(stage, cause));
+            assert_eq!(fixture.pools(), [] as [&str; 0], "{stage:?}");
+        }
+    }
+    fails(&mut fixture, "a", 0, stream(Step::Credentials, Cause::Timeout));
+    let pools = fixture.pools();
+    assert!(pools.contains(&"pool a clear to 1".to_owned()), "{pools:?}");
+}
+
 #[test]
 fn pools_exist_before_a_view_names_their_server_and_are_ready_before_it_can_be_selected() {
     let mut fixture = Fixture::new("mongodb://a/?replicaSet=rs");

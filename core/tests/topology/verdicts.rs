@@ -38,6 +38,11 @@ fn verdicts_tell_what_the_failures_have_in_common() {
     assert_eq!(both(Step::Hello, Cause::Closed), Verdict::TlsExpected { certain: false });
     assert_eq!(both(Step::Tls, Cause::Closed), Verdict::TlsNotExpected { certain: false });
     assert_eq!(both(Step::Tls, Cause::UnknownIssuer), Verdict::CertificatesRefused);
+    assert_eq!(both(Step::Tls, Cause::CertificateRevoked).name(), "certificateRevoked");
+    assert_eq!(both(Step::Tls, Cause::InvalidStaple).name(), "stapleInvalid");
+    for cause in [Cause::Timeout, Cause::Configuration] {
+        assert_eq!(both(Step::Certificates, cause).name(), "certificatesUnavailable");
+    }
     assert_eq!(both(Step::Proxy, Cause::NotResolved), Verdict::ProxyFailed);
     let with_tls = "mongodb://a/?tls=true";
     let closed = [("a.0", Step::Hello, Cause::Closed)];

@@ -149,6 +149,7 @@ impl ErrorKind {
         match (&failure.cause, failure.stage) {
             (Cause::Timeout, _) => Self::Timeout,
             (Cause::Configuration, _) => Self::Configuration,
+            (_, Stage::Credentials) => Self::Authentication,
             (Cause::Authentication | Cause::GssapiFailed { .. }, _)
             | (Cause::Command { .. }, Stage::Authenticate) => Self::Authentication,
             (Cause::Command { .. }, _) => Self::Command,

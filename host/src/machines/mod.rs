@@ -119,7 +119,7 @@ pub(crate) struct Shared<R: Runtime> {
     /// The credential cache of all connections.
     pub(crate) credential_cache: Mutex<CredentialCache>,
     /// The turn to ask for a token.
-    pub(crate) oidc: AsyncMutex,
+    pub(crate) oidc: Arc<AsyncMutex>,
     /// The metadata that new connections send.
     pub(crate) metadata: Mutex<Arc<RawDocumentBuf>>,
     /// The source of the next selection's random bits.
@@ -205,7 +205,7 @@ impl<R: Runtime> Host<R> {
             activity: Arc::new(Activity::new(process)),
             clock: LatestClusterTime::default(),
             credential_cache: Mutex::default(),
-            oidc: AsyncMutex::default(),
+            oidc: Arc::default(),
             metadata: Mutex::new(Arc::new(metadata)),
             random: AtomicU64::new(!seed),
             next_pool: AtomicU64::new(0),

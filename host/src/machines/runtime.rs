@@ -103,7 +103,7 @@ pub trait Runtime: Send + Sync + Sized + 'static {
             CredentialRequest::Gssapi(_) => "security contexts of GSSAPI",
         };
         let detail = format!("this runtime has no provider of {what}");
-        let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
+        let failure = Failure::new(Stage::Credentials, Cause::Configuration, detail);
         Box::pin(async { Err(failure) })
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use sdam_core::config::{PoolOptions, ServerAddress};
 use sdam_core::diagnosis::{ServerEvidence, Verdict};
-use sdam_core::failure::{Cause, Failure};
+use sdam_core::failure::Failure;
 use sdam_core::handshake::Handshake;
 use sdam_core::id::{ConnectionId, ServerId, WaiterId};
 use sdam_core::machine::Machine;
@@ -308,8 +308,7 @@ impl<R: Runtime> Server<R> {
             }
             Action::TimedOut { connection, stage, option } => {
                 let Some(attempt) = abort(state, connection, later) else { return };
-                let detail = format!("the connection was not established within {option}");
-                let error = OperationError::Stream(Failure::new(stage, Cause::Timeout, detail));
+                let error = OperationError::Stream(Failure::not_established(stage, option));
                 let failed = |server| (server, connection, attempt.failure(error));
                 later.failed.extend(self.me.upgrade().map(failed));
             }

@@ -84,12 +84,12 @@ where
     }
     before(sleep(limit), ask(question)).await.unwrap_or_else(|| {
         let detail = format!("the provider of tokens gave none within {limit:?}");
-        Err(Failure::new(Stage::Authenticate, Cause::Timeout, detail))
+        Err(Failure::new(Stage::Credentials, Cause::Timeout, detail))
     })
 }
 
 fn failure(detail: String) -> Failure {
-    Failure::new(Stage::Authenticate, Cause::Configuration, detail)
+    Failure::new(Stage::Credentials, Cause::Configuration, detail)
 }
 
 #[cfg(test)]

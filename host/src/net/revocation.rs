@@ -48,7 +48,7 @@ pub(crate) fn time_for(
 /// Fails if it was revoked. If no responder says anything, the connection goes on ("soft fail").
 pub async fn vouch<S: Future<Output = ()>>(
     statuses: &Arc<Statuses>,
-    subject: &Subject,
+    (server, subject): (&ServerAddress, &Subject),
     time: Duration,
     clock: impl Fn() -> UnixTime,
     start: impl Fn(Inquiry),
@@ -68,7 +68,7 @@ pub async fn vouch<S: Future<Output = ()>>(
             });
             let Turn::Ask(inquiry) = turn.await else { return };
             waited = Some(inquiry);
-            start(Inquiry::new(statuses, subject, inquiry));
+            start(Inquiry::new(statuses, (server, subject), inquiry));
         }
         register.wait(|register| (!register.is_asking(&id)).then_some(())).await;
     };
@@ -80,6 +80,8 @@ pub async fn vouch<S: Future<Output = ()>>(
 #[derive(Debug)]
 pub struct Inquiry {
     statuses: Arc<Statuses>,
+    /// The first server that has shown the certificate.
+    server: ServerAddress,
     subject: Subject,
     id: CertificateId,
     number: u64,
@@ -87,9 +89,14 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    fn new(statuses: &Arc<Statuses>, subject: &Subject, number: u64) -> Self {
+    fn new(
+        statuses: &Arc<Statuses>,
+        (server, subject): (&ServerAddress, &Subject),
+        number: u64,
+    ) -> Self {
         let (id, is_over) = (subject.id(), false);
-        Self { statuses: Arc::clone(statuses), subject: subject.clone(), id, number, is_over }
+        let (statuses, server) = (Arc::clone(statuses), server.clone());
+        Self { statuses, server, subject: subject.clone(), id, number, is_over }
     }
 
     /// Returns its number.
@@ -108,10 +115,14 @@ impl Inquiry {
         S: Future<Output = ()>,
     {
         let asked = before(sleep(MAX_TIME), inquire(&self.subject, &clock, &ask)).await;
-        let outcome = asked.unwrap_or_else(|| {
-            warn(&self.subject, &[format!("none answers within {MAX_TIME:?}")]);
-            Outcome::Unanswered
+        let (outcome, errors) = asked.unwrap_or_else(|| {
+            let responders = self.subject.responders().join(", ");
+            let error = format!("{responders}: no answer within {MAX_TIME:?}");
+            (Outcome::Unanswered, vec![error])
         });
+        if !errors.is_empty() {
+            warn(&self.server, &errors);
+        }
         self.is_over = true;
         let now = clock();
         self.statuses.of(&self.id).change(|register| {
@@ -130,12 +141,12 @@ impl Drop for Inquiry {
 }
 
 /// Asks all responders at once: "The first valid response that concretely marks the certificate
-/// status as good or revoked should be used."
+/// status as good or revoked should be used." If there is none, returns what is wrong with each.
 async fn inquire<A>(
     subject: &Subject,
     clock: &impl Fn() -> UnixTime,
     ask: &impl Fn(HttpRequest) -> A,
-) -> Outcome
+) -> (Outcome, Vec<String>)
 where
     A: Future<Output = Result<HttpResponse, Failure>>,
 {
@@ -182,22 +193,20 @@ where
     });
     match (outcome.await, unknown) {
         (Outcome::Unanswered, unknown) => {
-            errors.extend(unknown.as_ref().map(|_| "it is not known there".to_owned()));
-            warn(subject, &errors);
-            unknown.map_or(Outcome::Unanswered, Outcome::Answered)
+            errors.extend(unknown.as_ref().map(|_| "one does not know it".to_owned()));
+            (unknown.map_or(Outcome::Unanswered, Outcome::Answered), errors)
         }
-        (outcome, _) => outcome,
+        (outcome, _) => (outcome, Vec::new()),
     }
 }
 
 /// Says that connections go on without: once for each inquiry, after which there is a pause.
-fn warn(subject: &Subject, errors: &[String]) {
+fn warn(server: &ServerAddress, errors: &[String]) {
     tracing::warn!(
         target: "sdam",
-        "no responder of OCSP ({}) says whether the certificate of a server was revoked, so that \
-         its connections go on without; let this machine reach one of them, have the servers \
-         staple, or set tlsDisableOCSPEndpointCheck=true: {}",
-        subject.responders().join(", "),
+        "no responder of OCSP says whether the certificate of {server} was revoked ({}), so that \
+         connections go on without; let this machine reach a responder that answers, have the \
+         servers staple, or set tlsDisableOCSPEndpointCheck=true",
         errors.join("; "),
     );
 }
@@ -219,7 +228,7 @@ async fn ask<R: Reactor>(reactor: R, request: HttpRequest) -> Result<HttpRespons
     let endpoint = &request.endpoint;
     let address = ServerAddress::Tcp { host: endpoint.host.as_str().into(), port: endpoint.port };
     let exchange = Exchange {
-        stage: Stage::Tls,
+        stage: Stage::Revocation,
         refusal: Cause::Malformed,
         lane: &Lane::Server(address),
         filters: &TransportConfig::default(),

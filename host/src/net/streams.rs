@@ -58,7 +58,7 @@ impl Streams {
     ) -> Result<Connected<R::Socket>, Failure> {
         #[cfg(feature = "ocsp")]
         let begun = reactor.now();
-        let filters = self.filters(reactor).await?;
+        let filters = self.filters(reactor, &reached).await?;
         let route = self.connector.route(&address, &filters)?;
         #[cfg(feature = "ocsp")]
         let answered = &reached;
@@ -113,23 +113,32 @@ impl Streams {
             if expiries.len() >= MAX_EXPIRIES {
                 expiries.clear();
             }
-            expiries.insert(server, expiry);
+            expiries.insert(server.clone(), expiry);
         }
         if let Some(subject) = stream.transport().unchecked(UnixTime::now())? {
+            answered(Stage::Revocation);
             let time = revocation::time_for(self.connect_timeout, begun, reactor.now());
             let statuses = system::Statuses::of_process();
             let start = |inquiry| revocation::start(reactor, inquiry);
             let sleep = |time| reactor.sleep(time);
-            revocation::vouch(&statuses, &subject, time, UnixTime::now, start, sleep).await?;
+            let of = (&server, &subject);
+            revocation::vouch(&statuses, of, time, UnixTime::now, start, sleep).await?;
         }
         Ok(stream.into_connected())
     }
 
     #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "TLS reads files"))]
-    async fn filters<R: Reactor>(&self, reactor: &R) -> Result<TransportConfig, Failure> {
+    async fn filters<R: Reactor>(
+        &self,
+        reactor: &R,
+        reached: impl Fn(Stage) + Send + Sync,
+    ) -> Result<TransportConfig, Failure> {
         let filters = self.connector.filters();
         #[cfg(feature = "tls")]
         if let Some(certificates) = &self.tls {
+            if certificates.given().is_none() {
+                reached(Stage::Certificates);
+            }
             return Ok(filters.with_tls(load(reactor, certificates).await?));
         }
         Ok(filters)
@@ -158,10 +167,16 @@ pub(crate) async fn load<R: Reactor>(
     if let Some(config) = certificates.given() {
         return Ok(config.clone());
     }
-    let certificates = certificates.clone();
-    let loaded = reactor.block(Lane::Certificates, move || certificates.load()).await;
+    let (certificates, turn) = (certificates.clone(), certificates.turn().await);
+    let read = move || {
+        let loaded = certificates.load();
+        drop(turn);
+        loaded
+    };
+    let loaded = reactor.block(Lane::Certificates, read).await;
     loaded.map_err(|error| {
-        Failure::new(Stage::Tls, Cause::Configuration, format!("no certificates: {error}"))
+        let detail = format!("the certificates that TLS needs were not read: {error}");
+        Failure::new(Stage::Certificates, Cause::Configuration, detail)
     })?
 }
 

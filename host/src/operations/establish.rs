@@ -153,7 +153,7 @@ impl<R: Runtime> PendingConnection<R> {
                     match self.answer(&mut login, question, &mut out).await {
                         Ok(step) => Ok(step),
                         Err(Asked::Unanswered(failure)) => {
-                            return Err(of_stream(&login.handshake, failure));
+                            return Err(OperationError::Stream(failure));
                         }
                         Err(Asked::Failed(error)) => Err(error),
                     }
@@ -189,11 +189,11 @@ impl<R: Runtime> PendingConnection<R> {
 
     /// The handshake has gone on, perhaps to the next stage.
     fn report_progress(&self, handshake: &Handshake, stage: &mut Stage) {
-        if handshake.stage() == *stage {
-            return self.progress().reached(*stage);
+        let before = std::mem::replace(stage, handshake.stage());
+        match before {
+            Stage::Hello if *stage != Stage::Hello => self.hello_answered(handshake),
+            _ => self.progress().reached(*stage),
         }
-        *stage = handshake.stage();
-        self.hello_answered(handshake);
     }
 }
 
@@ -266,7 +266,7 @@ impl<R: Runtime> Login<R> {
         // "Drivers MUST ensure that only one call to the configured provider or OIDC callback can
         // happen at a time." That of AWS must not be restricted so. The turn ends when what was
         // found is remembered, so that the next caller finds it.
-        let mut _turn: Option<AsyncMutexGuard<'_>> = None;
+        let mut _turn: Option<AsyncMutexGuard> = None;
         if let CredentialRequest::Oidc(question) = &mut question {
             question.timeout = time.map_or(question.timeout, |time| time.min(question.timeout));
             _turn = Some(shared.oidc.take().await);
@@ -299,7 +299,7 @@ impl<R: Runtime> Login<R> {
         out: &mut Vec<u8>,
     ) -> Result<HandshakeProgress, Asked> {
         let unanswered = |cause, detail: &'static str| {
-            Asked::Unanswered(Failure::new(Stage::Authenticate, cause, detail))
+            Asked::Unanswered(Failure::new(Stage::Credentials, cause, detail))
         };
         let provider = self.shared.runtime.gssapi_provider().ok_or_else(|| {
             let detail = "this runtime has no provider of security contexts of GSSAPI";

@@ -177,19 +177,19 @@ pub(crate) struct AsyncMutex {
     taken: Gate<bool>,
 }
 
-/// A turn, until it is dropped.
-pub(crate) struct AsyncMutexGuard<'a>(&'a AsyncMutex);
+/// A turn, until it is dropped, wherever that is: on a thread for what blocks, for example.
+pub(crate) struct AsyncMutexGuard(Arc<AsyncMutex>);
 
 impl AsyncMutex {
     /// Waits for the turn.
-    pub(crate) async fn take(&self) -> AsyncMutexGuard<'_> {
+    pub(crate) async fn take(self: &Arc<Self>) -> AsyncMutexGuard {
         let is_free = |taken: &mut bool| (!std::mem::replace(taken, true)).then_some(());
         self.taken.wait(is_free).await;
-        AsyncMutexGuard(self)
+        AsyncMutexGuard(Arc::clone(self))
     }
 }
 
-impl Drop for AsyncMutexGuard<'_> {
+impl Drop for AsyncMutexGuard {
     fn drop(&mut self) {
         // All are woken: the first may have been dropped.
         self.0.taken.change(|taken| {
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn whoever_still_waits_gets_the_turn_when_others_have_given_up() {
-        let (mutex, woken) = (AsyncMutex::default(), Arc::new(Woken::default()));
+        let (mutex, woken) = (Arc::new(AsyncMutex::default()), Arc::new(Woken::default()));
         let mut first = Context::from_waker(Waker::noop());
         let waker = Waker::from(Arc::clone(&woken));
         let mut last = Context::from_waker(&waker);

@@ -18,6 +18,7 @@ use sdam_core::transport::{TlsConfig, TlsConfigError, TlsMaterial, TrustAnchors}
 
 #[cfg(feature = "ocsp")]
 use super::Statuses;
+use crate::sync::{AsyncMutex, AsyncMutexGuard};
 use contents::{Contents, Digest, Pem};
 use store::{Reading, Store};
 
@@ -64,6 +65,8 @@ struct Files {
     provider: Option<CertificateKeyProvider>,
     store: Store,
     last: Mutex<Last>,
+    /// The turn to read them.
+    turn: Arc<AsyncMutex>,
 }
 
 /// The last configuration made of the files.
@@ -118,7 +121,8 @@ impl Certificates {
     }
 
     fn of(options: TlsOptions, provider: Option<CertificateKeyProvider>, store: Store) -> Self {
-        Self(Source::Files(Arc::new(Files { options, provider, store, last: Mutex::default() })))
+        let (last, turn) = (Mutex::default(), Arc::default());
+        Self(Source::Files(Arc::new(Files { options, provider, store, last, turn })))
     }
 
     /// Returns the same, but for what was read already: a process that was forked off shares no
@@ -142,6 +146,15 @@ impl Certificates {
         }
     }
 
+    /// Waits for the turn to [`load`](Self::load): of two that read at once, the one that began
+    /// first might end last, and a provider that hangs would hold a thread for each connection.
+    pub(crate) async fn turn(&self) -> Option<AsyncMutexGuard> {
+        match &self.0 {
+            Source::Given(_) => None,
+            Source::Files(files) => Some(files.turn.take().await),
+        }
+    }
+
     /// Returns the configuration for a new connection; may take as long as opening files does.
     ///
     /// The system's store is read again an hour after it was, a minute after some of it could not
@@ -159,7 +172,7 @@ impl Certificates {
             Source::Given(config) => Ok(config.clone()),
             Source::Files(files) => files
                 .load(now)
-                .map_err(|detail| Failure::new(Stage::Tls, Cause::Configuration, detail)),
+                .map_err(|detail| Failure::new(Stage::Certificates, Cause::Configuration, detail)),
         }
     }
 }
@@ -187,7 +200,10 @@ impl Files {
             }
             (Err(error), Some(good)) => {
                 if told.as_ref() != Some(&error) {
-                    tracing::warn!(target: "sdam", "TLS goes on with the earlier files: {error}");
+                    tracing::warn!(
+                        target: "sdam",
+                        "TLS goes on with the earlier certificates: {error}",
+                    );
                     *told = Some(error);
                 }
                 Ok(good.config.clone())

@@ -49,7 +49,7 @@ fn an_error_can_be_sent_shared_and_cloned() {
 fn each_kind_is_that_of_what_has_failed() {
     let forked = Forked::new(1, 2);
     let options = Options::parse("mongodb://a:0").unwrap_err();
-    let table: [(Error, ErrorKind); 25] = [
+    let table: [(Error, ErrorKind); 27] = [
         (options.clone().into(), ErrorKind::Configuration),
         (ClientError::TlsNotAskedFor.into(), ErrorKind::Configuration),
         (ClientError::Unresolved("a".into()).into(), ErrorKind::Configuration),
@@ -68,6 +68,8 @@ fn each_kind_is_that_of_what_has_failed() {
         (stream(Stage::Operate, Cause::Malformed).into(), ErrorKind::Protocol),
         (stream(Stage::Authenticate, Cause::Authentication).into(), ErrorKind::Authentication),
         (replied(Stage::Authenticate).into(), ErrorKind::Authentication),
+        (stream(Stage::Credentials, Cause::Refused).into(), ErrorKind::Authentication),
+        (stream(Stage::Credentials, Cause::Timeout).into(), ErrorKind::Timeout),
         (replied(Stage::Operate).into(), ErrorKind::Command),
         (InvalidCommand::Empty.into(), ErrorKind::Invalid),
         (InvalidCommand::NotAMember(address()).into(), ErrorKind::CheckOut),

@@ -116,7 +116,7 @@ impl Runtime for Puppet {
             Some(provider) => provider.answer(question),
             None => {
                 let detail = "there are no tokens";
-                let failure = Failure::new(Stage::Authenticate, Cause::Configuration, detail);
+                let failure = Failure::new(Stage::Credentials, Cause::Configuration, detail);
                 Box::pin(async { Err(failure) })
             }
         }

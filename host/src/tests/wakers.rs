@@ -87,7 +87,7 @@ fn the_last_waker_of_a_switch_and_of_whoever_waits_for_a_turn_or_for_the_last_ta
     });
     cancellation.cancel().into_iter().for_each(Waker::wake);
     moved.assert_last_woken("a switch");
-    let mutex = AsyncMutex::default();
+    let mutex = Arc::new(AsyncMutex::default());
     let mut cx = Context::from_waker(Waker::noop());
     let Poll::Ready(turn) = pin!(mutex.take()).poll(&mut cx) else { panic!("it is free") };
     let mut takes = pin!(mutex.take());

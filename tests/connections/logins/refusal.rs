@@ -208,6 +208,11 @@ fn plain(binary: &Binary) -> Outcome {
         // BadValue before 5.0, MechanismUnavailable since.
         let expected = if binary.version() >= V5_0 { 334 } else { 2 };
         assert_eq!(code(&error), Some(expected), "{error}");
+        let again = client(&uri(&server, "sha256:sha256@", &options))?;
+        let refused = ping(&again).await.err().ok_or("the client is let in")?;
+        let refused = refused.downcast::<sdam_host::Error>()?;
+        let verdict = refused.verdict().ok_or("there is no verdict")?;
+        assert_eq!(verdict.name(), "mechanismUnavailable", "{verdict}");
         Ok(())
     })
 }

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 
 use sdam_conformance::mongod::{Binary, Config, Server, Tls};
 use sdam_conformance::responder::{Keys, Kind, Responder, RevokingAuthority, Signer};
-use sdam_core::diagnosis::Verdict;
+use sdam_core::bson::rawdoc;
+use sdam_core::config::Options;
 use sdam_core::failure::{Cause, Stage};
+use sdam_core::pool::PoolEvent;
+use sdam_core::topology::EventKind;
+use sdam_tokio::Topology;
 
 use super::Scenario;
-use super::scenarios::{GENEROUS, failure, known, look};
+use super::scenarios::{GENEROUS, failure, known, look, runtime};
 use crate::Outcome;
 
 /// Scenarios for servers that ask their responder themselves.
@@ -22,12 +26,13 @@ pub(super) const OF_STAPLES: [Scenario; 4] = [
 ];
 
 /// Scenarios for servers that do not.
-pub(super) const WITHOUT_STAPLES: [Scenario; 6] = [
+pub(super) const WITHOUT_STAPLES: [Scenario; 7] = [
     ("ocsp_p2_no_staple_rsa_authority", |it| no_staple(it, Keys::Rsa, Signer::Authority)),
     ("ocsp_p2_no_staple_rsa_delegate", |it| no_staple(it, Keys::Rsa, Signer::Delegate)),
     ("ocsp_p2_no_staple_ecdsa_authority", |it| no_staple(it, Keys::Ecdsa, Signer::Authority)),
     ("ocsp_p2_no_staple_ecdsa_delegate", |it| no_staple(it, Keys::Ecdsa, Signer::Delegate)),
     ("ocsp_p2_no_responder", no_responder),
+    ("ocsp_a_responder_that_is_silent_is_what_connections_wait_for", silent_responder),
     ("ocsp_p3_a_responder_is_asked_once", p3),
 ];
 
@@ -70,7 +75,11 @@ impl Scene {
     fn refused(&self, cause: &Cause) -> Outcome {
         let (error, verdict) = failure(&self.uri)?;
         assert_eq!((error.stage, &error.cause), (Stage::Tls, cause), "{error}");
-        assert_eq!(verdict, Verdict::CertificatesRefused);
+        let expected = match cause {
+            Cause::CertificateRevoked => "certificateRevoked",
+            _ => "stapleInvalid",
+        };
+        assert_eq!(verdict.name(), expected, "{verdict}");
         self.accepted_without_checks()
     }
 
@@ -132,6 +141,28 @@ fn no_responder(binary: &Binary) -> Outcome {
         start(Kind { must_staple: true, ..SILENT })?.refused(&Cause::InvalidStaple)?;
     }
     Ok(())
+}
+
+/// The wait is neither of TLS nor of the server.
+fn silent_responder(binary: &Binary) -> Outcome {
+    let authority = RevokingAuthority::new(Keys::Ecdsa)?;
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let scene = Scene::new(binary, &authority, silent.local_addr()?, SILENT)?;
+    let uri = format!("{}&directConnection=true&connectTimeoutMS=4000", scene.uri);
+    runtime()?.block_on(async {
+        let (client, mut events) = Topology::with_events(Options::parse(&uri)?)?;
+        client.run_command("admin", &rawdoc! { "ping": 1 }).await?;
+        while let Some(event) = events.next().await {
+            if let EventKind::Pool { event: PoolEvent::ConnectionReady { stages, .. }, .. } =
+                event.kind
+            {
+                let longest = stages.iter().max_by_key(|(_, took)| *took);
+                assert_eq!(longest.map(|(stage, _)| *stage), Some(Stage::Revocation), "{stages:?}");
+                return Ok(());
+            }
+        }
+        Err("no connection is ready".into())
+    })
 }
 
 /// OCSP-P3: "without a staple the responder is asked, once", however many connections there are.

@@ -72,7 +72,7 @@ fn look_by(
     })
 }
 
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
@@ -123,8 +123,10 @@ fn required(binary: &Binary) -> Outcome {
     known(&format!("{by_name}&tlsCAFile={ca}&tlsAllowInvalidHostnames=true"))?;
 
     let other = Authority::new("another authority")?.file();
-    let (error, _) = failure(&format!("{by_address}&tlsCAFile={other}"))?;
-    assert_eq!((error.stage, &error.cause), (Stage::Tls, &Cause::Configuration), "it is gone");
+    let (error, verdict) = failure(&format!("{by_address}&tlsCAFile={other}"))?;
+    let gone = (Stage::Certificates, &Cause::Configuration);
+    assert_eq!((error.stage, &error.cause), gone, "it is gone");
+    assert_eq!(verdict.name(), "certificatesUnavailable");
     let other = Authority::new("another authority")?;
     let (error, _) = failure(&format!("{by_address}&tlsCAFile={}", other.file()))?;
     assert_eq!((error.stage, error.cause), (Stage::Tls, Cause::UnknownIssuer));

@@ -28,7 +28,7 @@ use crate::duration::precise;
 const MAX_NAMES: usize = 20;
 
 /// The time that a responder has to take a connection.
-pub(super) const RESPONDER: Duration = Duration::from_secs(2);
+const RESPONDER: Duration = Duration::from_secs(2);
 
 /// Takes any certificate: it is to be looked at, and nothing is sent. Notes whether a response of
 /// its responder comes with it.
@@ -196,7 +196,8 @@ async fn responded(url: String, limit: Duration) -> Responder {
         Ok(connected) => connected.err().map(|error| error.to_string()),
         Err(_) => Some(format!("no connection within {}", precise(limit))),
     };
-    Responder { url, failure, is_silent, status: None, took: begun.elapsed() }
+    let (is_asked, took) = (false, begun.elapsed());
+    Responder { url, failure, is_silent, is_asked, status: None, took }
 }
 
 #[cfg(test)]

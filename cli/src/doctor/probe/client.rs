@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sdam_core::description::{ServerType, TopologyDescription, TopologyType};
+use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, Stage};
 use sdam_core::selection::Criteria;
 use sdam_core::time::Instant as ClientTime;
@@ -181,7 +182,13 @@ pub(super) async fn log_in(client: &Topology, means: &Means, server: &mut Server
             }
             let text = format!("no connection within {}", precise(limit));
             let kind = error.kind().name().to_owned();
-            let error = LoginError { kind, is_of_network: false, verdict: None, text };
+            // Where the client waits for the server, there is nothing to be said but that.
+            let is_elsewhere = |it: &&Verdict| {
+                matches!(it, Verdict::EstablishmentSlow { stage: Some(stage), .. }
+                    if stage.is_elsewhere())
+            };
+            let verdict = error.verdict().filter(is_elsewhere).cloned();
+            let error = LoginError { kind, is_of_network: false, verdict, text };
             server.login = Some(Login { error: Some(error), ..Login::default() });
         }
         Err(error) => {

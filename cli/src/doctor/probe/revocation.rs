@@ -13,10 +13,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::certificate::RESPONDER;
 use crate::doctor::evidence::{Responder, is_conclusive};
 use crate::duration::precise;
 use crate::stream::connect;
+
+/// The time that drivers wait for an answer (OCSP Support, "a default timeout of five seconds").
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// Asks the responders of a certificate, if drivers have to, all at once as they do, in `left` at
 /// most; returns what the one is like that matters, and what keeps drivers from using the server.
@@ -29,7 +31,7 @@ pub(super) async fn of(
         Ok(None) => return (None, None),
         Err(failure) => return (None, Some(failure)),
     };
-    let limit = RESPONDER.min(left);
+    let limit = LIMIT.min(left);
     let mut asking = JoinSet::new();
     for url in subject.responders() {
         let (subject, url) = (subject.clone(), url.clone());
@@ -57,6 +59,7 @@ async fn asked(subject: &Subject, url: &str, limit: Duration) -> (Responder, Opt
         Err(error) => Ok(Err(error.to_string())),
     };
     let is_silent = answer.is_err() && is_conclusive(Stage::Connect, limit);
+    let is_asked = answer.is_ok() || is_silent;
     let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {}", precise(limit))));
     let verdict =
         answer.and_then(|answer| subject.read(&answer, now).map_err(|error| error.to_string()));
@@ -70,7 +73,7 @@ async fn asked(subject: &Subject, url: &str, limit: Duration) -> (Responder, Opt
     };
     let text = status.as_ref().map(Status::to_string);
     let (url, took) = (url.to_owned(), begun.elapsed());
-    (Responder { url, failure, is_silent, status: text, took }, status)
+    (Responder { url, failure, is_silent, is_asked, status: text, took }, status)
 }
 
 async fn ask(request: &HttpRequest) -> Result<HttpResponse, String> {

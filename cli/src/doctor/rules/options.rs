@@ -15,8 +15,10 @@ pub(super) fn refused(evidence: &Evidence) -> Option<Finding> {
 /// Finds that another mechanism was meant, if a login is refused: that comes before the refusal,
 /// which is the finding `place` or a later one.
 pub(super) fn mechanism(evidence: &Evidence, place: usize, findings: &mut Vec<Finding>) {
-    let is_refused =
-        |it: &Finding| matches!(it.verdict.known(), Some(Verdict::LoginRefused { .. }));
+    let is_refused = |it: &Finding| {
+        let verdict = it.verdict.known();
+        matches!(verdict, Some(Verdict::LoginRefused { .. } | Verdict::MechanismUnavailable { .. }))
+    };
     if let Some(fault) = &evidence.options.mechanism_fault
         && findings.iter().skip(place).any(is_refused)
     {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use sdam_core::config::ServerAddress;
 use sdam_core::diagnosis::Verdict;
 use sdam_core::failure::{Cause, Failure, Stage};
+use sdam_core::revocation::Status;
 
 use super::members::names;
-use crate::doctor::evidence::{Certificate, Evidence, ServerSeen, Way};
+use crate::doctor::evidence::{Certificate, Evidence, Responder, ServerSeen, Way};
 use crate::doctor::finding::{Finding, listed};
 use crate::duration::precise;
 
@@ -202,6 +203,9 @@ fn describe(evidence: &Evidence, finding: Finding, servers: &[&ServerSeen]) -> F
             server.more.len() + 1
         ),
         Verdict::CertificatesRefused => return of_refused_certificate(&who, server, finding),
+        Verdict::CertificateRevoked { .. } | Verdict::StapleInvalid { .. } => {
+            format!("{who}: {detail}")
+        }
         Verdict::NoServerAvailable => format!("{who}: {detail}"),
         _ => return finding,
     };
@@ -247,14 +251,6 @@ fn of_refused_certificate(who: &str, server: &ServerSeen, finding: Finding) -> F
             );
             map.into_iter().fold(refused, Finding::with_line)
         }
-        Cause::CertificateRevoked => refused.advising(
-            "give the server a certificate that was not revoked, with a key of its own: that of \
-             the revoked one may be known to others",
-        ),
-        Cause::InvalidStaple => refused.advising(
-            "let the server reach the responder that its certificate names (ocspEnabled), so that \
-             it staples its answer",
-        ),
         Cause::CertificateInvalid => refused,
         cause => refused
             .because(match cause {
@@ -284,14 +280,24 @@ fn of_certificate(server: &ServerSeen, findings: &mut Vec<Finding>) {
         let (server, left) = (server.address.clone(), Duration::from_secs(days * 24 * 3600));
         findings.push(Finding::warning(Verdict::CertificateExpiresSoon { server, left }));
     }
-    if let Some(responder) = certificate.responder.as_ref().filter(|it| it.is_silent) {
-        let finding = Finding::warning(Verdict::RevocationSlow {
-            server: server.address.clone(),
-            responder: responder.url.clone(),
-            waited: responder.took,
-        });
-        findings.push(finding.with_line("tlsDisableOCSPEndpointCheck=true"));
+    findings.extend(certificate.responder.as_ref().and_then(|it| of_responder(server, it)));
+}
+
+/// Finds that a responder does not say whether the certificate was revoked.
+fn of_responder(server: &ServerSeen, asked: &Responder) -> Option<Finding> {
+    let (server, responder) = (server.address.clone(), asked.url.clone());
+    if asked.is_silent {
+        let verdict = Verdict::RevocationSlow { server, responder, waited: asked.took };
+        return Some(Finding::warning(verdict).with_line("tlsDisableOCSPEndpointCheck=true"));
     }
+    let unknown = Status::Unknown.to_string();
+    let reason = match (&asked.failure, &asked.status) {
+        (Some(failure), _) => failure.clone(),
+        (None, Some(status)) if *status == unknown => "it does not know the certificate".to_owned(),
+        (None, _) => return None,
+    };
+    let verdict = Verdict::RevocationUnknown { server, responder, reason };
+    asked.is_asked.then(|| Finding::warning(verdict))
 }
 
 fn ends_soon(certificate: &Certificate) -> bool {

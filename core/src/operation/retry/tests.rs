@@ -154,6 +154,12 @@ fn reads_and_writes_are_sent_again_when_nothing_could_be_sent() {
         let judgement = judge(&situation, &Fault::PoolCleared, None, HALF);
         assert_eq!(judgement.retry, Retry::Now);
         assert_eq!(judgement.adds_label.is_some(), kind == OperationKind::Write);
+        // Others than the server were asked, and would be asked for the same again.
+        for cause in [Cause::Timeout, Cause::Refused, Cause::Io] {
+            let elsewhere = network(Stage::Credentials, cause);
+            let judgement = judge(&situation, &Fault::Establishing(&elsewhere), None, HALF);
+            assert_eq!((judgement.retry, judgement.adds_label.is_some()), (Retry::No, false));
+        }
         let refused = refused_with(Stage::Authenticate, 18, &[]);
         assert_eq!(judge(&situation, &Fault::Establishing(&refused), None, HALF).retry, Retry::No);
         for late in [true, false] {

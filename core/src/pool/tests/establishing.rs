@@ -204,6 +204,37 @@ fn connections_in_use_and_idle_ones_count_for_the_minimum() {
     assert_eq!(fixture.notes(), expected);
 }
 
+/// A login asks for credentials at each of its steps, as that of GSSAPI does; what each stage takes
+/// is counted together.
+#[test]
+fn the_stages_of_a_login_that_take_turns_are_counted_together() {
+    let mut fixture = Fixture::ready(|_| {});
+    fixture.check_out(1);
+    let stages = [
+        (1, Stage::Hello),
+        (3, Stage::Credentials),
+        (7, Stage::Authenticate),
+        (8, Stage::Credentials),
+        (16, Stage::Authenticate),
+        (17, Stage::Tls),
+    ];
+    for (at, stage) in stages {
+        fixture.at(at);
+        fixture.input(Input::Reached { connection: ConnectionId(1), stage });
+    }
+    fixture.at(20);
+    fixture.fail(1);
+    let expected = [
+        (Stage::Hello, millis(2)),
+        (Stage::Credentials, millis(12)),
+        (Stage::Authenticate, millis(5)),
+    ];
+    let Some(CheckOutError::Establishing { stages, .. }) = fixture.errors.pop() else {
+        panic!("it fails with the connection")
+    };
+    assert_eq!(*stages, expected);
+}
+
 /// connectTimeoutMS bounds each establishment; it counts until the runtime has reported the
 /// outcome.
 #[test]

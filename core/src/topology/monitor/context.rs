@@ -69,18 +69,12 @@ impl Context<'_> {
     /// Says what has not come in time, at the stage that the check has come to.
     pub(super) fn timeout(&self, awaited: bool, stage: Stage) -> Failure {
         let connect = self.options.connect_timeout().unwrap_or_default();
-        let detail = match stage {
-            Stage::Resolve => format!("the name was not resolved within {connect:?}"),
-            Stage::Connect => format!("no connection within {connect:?}"),
-            Stage::Proxy => format!("the proxy opened no connection within {connect:?}"),
-            Stage::Tls => format!("no answer to the TLS handshake within {connect:?}"),
-            Stage::Hello | Stage::Authenticate | Stage::Operate if awaited => {
+        let detail = match awaited && stage >= Stage::Hello {
+            true => {
                 let most = connect.saturating_add(self.options.heartbeat_frequency());
                 format!("no awaited reply within {most:?}")
             }
-            Stage::Hello | Stage::Authenticate | Stage::Operate => {
-                format!("no reply to hello within {connect:?}")
-            }
+            false => format!("{} within {connect:?}", stage.unfinished()),
         };
         Failure::new(stage, Cause::Timeout, detail)
     }

@@ -40,8 +40,8 @@ pub(super) struct Conversation {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 enum ConversationState {
-    /// The stream is being opened, and has come that far.
-    Opening { stage: Stage },
+    /// The stream is being opened, and has come to that stage at that time.
+    Opening { stage: Stage, since: Option<Instant> },
     /// Nothing is asked.
     Idle,
     /// A reply is due, or a stream of them.
@@ -112,9 +112,8 @@ impl CheckReply {
 impl Conversation {
     /// Begins with a link that is being opened.
     pub(super) fn new(link: LinkId) -> Self {
-        let stage = Stage::Connect;
-        let (state, frames) =
-            (ConversationState::Opening { stage }, Frames::with_limit(MAX_HELLO_LEN));
+        let state = ConversationState::Opening { stage: Stage::Connect, since: None };
+        let frames = Frames::with_limit(MAX_HELLO_LEN);
         Self {
             link,
             state,
@@ -139,11 +138,16 @@ impl Conversation {
         matches!(self.state, ConversationState::Opening { .. })
     }
 
-    /// Takes note that the stream has come that far.
-    pub(super) const fn reached(&mut self, now_at: Stage) {
-        if let ConversationState::Opening { stage } = &mut self.state {
-            *stage = now_at;
+    /// Takes note that the stream has come that far; returns how long its name was looked up, if
+    /// that is over now.
+    pub(super) fn reached(&mut self, now_at: Stage, now: Instant) -> Option<Duration> {
+        let ConversationState::Opening { stage, since } = &mut self.state else { return None };
+        if *stage == now_at {
+            return None;
         }
+        let (before, began) = (*stage, *since);
+        (*stage, *since) = (now_at, Some(now));
+        (before == Stage::Resolve).then(|| now - began.unwrap_or(now))
     }
 
     /// Returns whether the connection is open and the server has answered over it.
@@ -159,7 +163,7 @@ impl Conversation {
     /// Returns how far it has come.
     pub(super) const fn stage(&self) -> Stage {
         match self.state {
-            ConversationState::Opening { stage } => stage,
+            ConversationState::Opening { stage, .. } => stage,
             ConversationState::Idle | ConversationState::Asked { .. } => Stage::Hello,
         }
     }

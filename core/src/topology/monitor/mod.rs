@@ -189,11 +189,8 @@ impl Monitor {
     /// The stream is being opened, and has come that far; returns how long its name was looked up,
     /// if that is over now.
     pub(crate) fn reached(&mut self, link: LinkId, stage: Stage, now: Instant) -> Option<Duration> {
-        let Phase::Checking { started, .. } = self.phase else { return None };
-        let conversation = self.conversation_of(link)?;
-        let before = conversation.stage();
-        conversation.reached(stage);
-        (before == Stage::Resolve && stage != Stage::Resolve).then(|| now - started)
+        let Phase::Checking { .. } = self.phase else { return None };
+        self.conversation_of(link)?.reached(stage, now)
     }
 
     /// Returns the connections that were closed in a row while they waited for news.

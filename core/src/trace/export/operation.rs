@@ -36,6 +36,11 @@ pub(super) fn application_error(
         _ => return Err("an operation fails because of itself, which says nothing of a server"),
     };
     let when = match stage.as_str() {
+        Some("certificates" | "revocation") => {
+            return Err(
+                "a connection waits for others than its server, of which formats know nothing",
+            );
+        }
         Some("operate") => "afterHandshakeCompletes",
         _ => "beforeHandshakeCompletes",
     };

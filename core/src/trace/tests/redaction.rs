@@ -53,14 +53,15 @@ fn a_file_of_certificates_that_cannot_be_read_is_not_named() {
     for server in [0, 1] {
         let link = LinkId { server: ServerId(server), number: 0 };
         let detail = format!("cannot read the tlsCAFile /PLANTED/{server}.pem: no such file");
-        let failure = Failure::new(Stage::Tls, Cause::Configuration, detail);
+        let failure = Failure::new(Stage::Certificates, Cause::Configuration, detail);
         world.input(Input::Closed { link, failure });
     }
     world.sleep(4000);
     let text = world.text();
     assert!(!text.contains("PLANTED"), "{text}");
     let told = [
-        r#"closed s0.0 {"stage":"tls","cause":"configuration","detail":"(message 1)"}"#,
+        r#"closed s0.0 {"stage":"certificates","cause":"configuration","detail":"(message 1)"}"#,
+        r#""verdict":"certificatesUnavailable""#,
         r#""detail":"(message 2)"}"#,
         "> pool s1 clear",
         "> wake w1 {",

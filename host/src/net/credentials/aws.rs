@@ -110,7 +110,7 @@ impl Services {
             }
             let exchange = Exchange {
                 by_dialer: false,
-                stage: Stage::Authenticate,
+                stage: Stage::Credentials,
                 refusal: Cause::Configuration,
                 lane: &Lane::Credentials,
                 filters: &filters,
@@ -156,10 +156,10 @@ async fn token_of<R: Reactor>(reactor: &R, variable: &str, file: &str) -> Result
 }
 
 fn refused(error: &AwsSourceError) -> Failure {
-    Failure::new(Stage::Authenticate, Cause::Configuration, error.to_string())
+    Failure::new(Stage::Credentials, Cause::Configuration, error.to_string())
 }
 
 fn failure(cause: Cause, detail: &str) -> Failure {
     let detail = format!("no credentials of AWS: {detail}");
-    Failure::new(Stage::Authenticate, cause, detail)
+    Failure::new(Stage::Credentials, cause, detail)
 }

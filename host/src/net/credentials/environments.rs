@@ -21,7 +21,7 @@ pub(super) async fn token<R: Reactor>(
     let request = environment.request(endpoints);
     let exchange = Exchange {
         by_dialer: false,
-        stage: Stage::Authenticate,
+        stage: Stage::Credentials,
         refusal: Cause::Configuration,
         lane: &Lane::Credentials,
         filters: &TransportConfig::default(),
@@ -31,7 +31,7 @@ pub(super) async fn token<R: Reactor>(
     let failure = |cause, detail: &str| {
         let (name, endpoint) = (environment.name(), &request.endpoint);
         let detail = format!("no token for ENVIRONMENT:{name} from {endpoint}: {detail}");
-        Failure::new(Stage::Authenticate, cause, detail)
+        Failure::new(Stage::Credentials, cause, detail)
     };
     let response = exchange.run(reactor, &request, &mut environment.reader()).await;
     let response = response.map_err(|error| failure(error.cause, &error.detail))?;

@@ -183,7 +183,7 @@ impl Provider {
                 let provider = Arc::clone(provider);
                 let answering = async move { provider.answer(question).await };
                 let answer = reactor.drive(Lane::Credentials, answering).await;
-                answer.map_err(|error| Failure::from_io(Stage::Authenticate, &error))?
+                answer.map_err(|error| Failure::from_io(Stage::Credentials, &error))?
             }
             #[cfg(feature = "aws")]
             (Self::Sources(sources, _), CredentialRequest::Aws) => {
@@ -233,7 +233,7 @@ impl CredentialSources {
 }
 
 fn failure(detail: impl Into<Arc<str>>) -> Failure {
-    Failure::new(Stage::Authenticate, Cause::Configuration, detail)
+    Failure::new(Stage::Credentials, Cause::Configuration, detail)
 }
 
 /// The file in which Kubernetes puts a pod's token.

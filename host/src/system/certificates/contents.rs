@@ -18,6 +18,9 @@ const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 const MAX_LABELS: usize = 4;
 const MAX_LABEL_LEN: usize = 40;
 
+/// The byte that certificates and lists begin with in DER: that of a sequence.
+const DER: u8 = 0x30;
+
 /// The digest of contents that are not kept, to see whether they have changed.
 pub(super) type Digest = [u8; 32];
 
@@ -116,6 +119,9 @@ impl Pem {
             self.bytes.split(|byte| *byte == b'\n').filter_map(label).collect();
         let labels: Vec<_> = labels.into_iter().take(MAX_LABELS).collect();
         match labels.is_empty() {
+            true if self.bytes.first() == Some(&DER) => {
+                format!("{it} is in DER, not in PEM; openssl converts it with -inform DER")
+            }
             true => format!("{it} has {} bytes, and nothing in PEM", self.bytes.len()),
             false => format!("{it} contains {}", labels.join(" and ")),
         }
@@ -134,7 +140,7 @@ impl fmt::Display for Pem {
 
 fn read_file(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
     let metadata = std::fs::metadata(path)?;
-    // HandshakeOptions a pipe could wait for ever.
+    // Opening a pipe could wait for ever.
     if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }

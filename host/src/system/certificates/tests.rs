@@ -66,6 +66,7 @@ fn a_ca_file_that_is_no_good_is_named_with_what_it_contains() {
     let cases = [
         ("empty", "", "the file is empty"),
         ("text", "no certificate\n", "the file has 15 bytes, and nothing in PEM"),
+        ("DER", "0 and so on", "the file is in DER, not in PEM; openssl converts it"),
         ("key", &key, "the file contains PRIVATE KEY"),
         ("truncated", &truncated, "the file contains CERTIFICATE"),
         ("garbage", garbage, "the file contains CERTIFICATE"),
@@ -140,7 +141,7 @@ fn files_that_go_bad_leave_the_last_good_ones_and_one_line_in_the_log() {
         certificates.load().expect("the earlier file");
     });
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("TLS goes on with the earlier files"), "{lines:?}");
+    assert!(lines[0].contains("TLS goes on with the earlier certificates"), "{lines:?}");
     assert!(lines[0].contains(&path) && lines[0].contains("the file is empty"), "{lines:?}");
 }
 
@@ -273,7 +274,7 @@ fn a_store_is_read_again_after_an_hour_and_sooner_after_errors() {
     puppet.set(&[], 1);
     let lines = log_lines(|| drop(load(late + INTERVAL * 3)));
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("TLS goes on with the earlier files"), "{lines:?}");
+    assert!(lines[0].contains("TLS goes on with the earlier certificates"), "{lines:?}");
 }
 
 #[test]

@@ -164,7 +164,8 @@ fn exchanged(input: &mut Unstructured<'_>) -> Result<(What, Option<Duration>)> {
 }
 
 fn error(input: &mut Unstructured<'_>) -> Result<OperationError> {
-    let stages = [Stage::Operate, Stage::Hello, Stage::Connect, Stage::Authenticate];
+    let stages =
+        [Stage::Operate, Stage::Hello, Stage::Connect, Stage::Credentials, Stage::Authenticate];
     let stage = *input.choose(&stages)?;
     Ok(match input.int_in_range(0..=3_u8)? {
         0 | 1 => {

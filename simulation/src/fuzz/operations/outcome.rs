@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam_core::failure::Cause;
+use sdam_core::failure::{Cause, Stage};
 use sdam_core::operation::{
     AttemptOutcome, CommandError, Fault, NO_WRITES_PERFORMED, NotSent, OperationError, RETRYABLE,
     RETRYABLE_WRITE, SYSTEM_OVERLOADED, TRANSIENT_TRANSACTION, UNKNOWN_COMMIT_RESULT,
@@ -116,7 +116,10 @@ impl What {
 
     pub(super) fn is_of_network(&self) -> bool {
         let stream = match self.error() {
-            Some(OperationError::Stream(failure)) => Some(&failure.cause),
+            // Others than the server were asked for those.
+            Some(OperationError::Stream(failure)) if failure.stage != Stage::Credentials => {
+                Some(&failure.cause)
+            }
             _ => None,
         };
         *self == Self::Cleared

@@ -132,7 +132,8 @@ fn member(
 
 /// The reason why a stream has ended.
 pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
-    let stage = *input.choose(&[Stage::Connect, Stage::Tls, Stage::Hello, Stage::Resolve])?;
+    let stages = [Stage::Connect, Stage::Tls, Stage::Hello, Stage::Resolve, Stage::Certificates];
+    let stage = *input.choose(&stages)?;
     let causes = [Cause::Closed, Cause::Refused, Cause::Timeout, Cause::NotResolved, Cause::Io];
     let cause = input.choose(&causes)?.clone();
     Ok(Failure::new(stage, cause, "it was closed"))
@@ -140,7 +141,14 @@ pub(super) fn failure(input: &mut Unstructured<'_>) -> Result<Failure> {
 
 /// Returns the error of an operation.
 pub(super) fn operation_error(input: &mut Unstructured<'_>) -> Result<OperationError> {
-    let stages = [Stage::Connect, Stage::Hello, Stage::Authenticate, Stage::Operate];
+    let stages = [
+        Stage::Certificates,
+        Stage::Connect,
+        Stage::Hello,
+        Stage::Credentials,
+        Stage::Authenticate,
+        Stage::Operate,
+    ];
     let stage = *input.choose(&stages)?;
     let causes = [Cause::Closed, Cause::Timeout, Cause::Refused, Cause::Io, Cause::Authentication];
     if input.arbitrary()? {

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use sdam_core::config::ServerAddress;
 use sdam_core::revocation::{Status, StatusCache as _};
 use sdam_core::rustls::pki_types::UnixTime;
 use sdam_host::{Inquiry, Statuses, vouch};
@@ -218,7 +219,10 @@ impl Simulation {
                 world.begun.push((plan.certificate, inquiry));
             };
             let sleep = |time| clock::sleep(Arc::clone(&world), time);
-            let ended = vouch(&statuses, subject, plan.limit, clock, start, sleep).await;
+            // Certificates are what is distinguished here.
+            let server = ServerAddress::Tcp { host: "a.example".into(), port: 27017 };
+            let of = (&server, subject);
+            let ended = vouch(&statuses, of, plan.limit, clock, start, sleep).await;
             let ended = if ended.is_ok() { Ended::Goes } else { Ended::Refused };
             let mut world = lock(&world);
             let now = world.clock.now;

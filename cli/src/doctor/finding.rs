@@ -107,8 +107,11 @@ impl Finding {
     /// Returns whether no deployment could be right: the connection string or a file that it names
     /// cannot be used.
     pub(super) fn is_of_the_call(&self) -> bool {
-        self.severity == Severity::Error
-            && matches!(self.verdict, Kind::Known(Verdict::InvalidOptions { .. }))
+        let is_of_options = matches!(
+            self.verdict.known(),
+            Some(Verdict::InvalidOptions { .. } | Verdict::CertificatesUnavailable { .. })
+        );
+        self.severity == Severity::Error && is_of_options
     }
 
     /// Describes the same more closely than the verdict alone does.
